@@ -1,0 +1,257 @@
+package fleet
+
+import (
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Bounds of a worker record.
+const (
+	MaxNameBytes = 256
+	MaxRanks     = 4096
+	MaxBlockSize = 1 << 20
+	MaxLabels    = 64
+	MaxTaints    = 64
+	MaxAdapters  = 4096
+)
+
+// Engines are the engine kinds that a record may name.
+func Engines() []string { return []string{"vllm", "sglang", "llm-d", "trtllm"} }
+
+// Adapter is a LoRA adapter that a worker serves beside its base model. ID is
+// the number that engines without adapter names put into their events; 0 when
+// unknown.
+type Adapter struct {
+	Name string `json:"name" koanf:"name"`
+	ID   int64  `json:"id,omitempty" koanf:"id"`
+}
+
+// Record describes one worker as its source wants it: the body of the worker
+// API and an element of `workers.static`. Zero values mean unset.
+type Record struct {
+	ID    WorkerID `json:"id" koanf:"id"`
+	Name  string   `json:"name" koanf:"name"`
+	URL   string   `json:"url" koanf:"url"`
+	Model string   `json:"model" koanf:"model"`
+	Group string   `json:"group" koanf:"group"`
+	// Engine is one of Engines; empty means vllm.
+	Engine string `json:"engine" koanf:"engine"`
+	// BlockSize is in tokens; 0 lets the model's configuration or the engine
+	// decide.
+	BlockSize int `json:"block_size,omitempty" koanf:"block_size"`
+	// DPStart and DPSize give the ranks [DPStart, DPStart+DPSize).
+	DPStart int `json:"dp_start,omitempty" koanf:"dp_start"`
+	DPSize  int `json:"dp_size" koanf:"dp_size"`
+	// KVEvents and Replay map a rank to the ZMQ endpoint of its publisher and
+	// of its replay socket.
+	KVEvents         map[int]string    `json:"kv_events,omitempty" koanf:"kv_events"`
+	Replay           map[int]string    `json:"replay,omitempty" koanf:"replay"`
+	MaxBatchedTokens int               `json:"max_batched_tokens,omitempty" koanf:"max_batched_tokens"`
+	TotalKVBlocks    int               `json:"total_kv_blocks,omitempty" koanf:"total_kv_blocks"`
+	Labels           map[string]string `json:"labels,omitempty" koanf:"labels"`
+	Taints           []string          `json:"taints,omitempty" koanf:"taints"`
+	Adapters         []Adapter         `json:"adapters,omitempty" koanf:"adapters"`
+}
+
+// Partition is the partition that the record asks for.
+func (r Record) Partition() PartitionKey {
+	return PartitionKey{Model: r.Model, Group: r.Group}.Normalised()
+}
+
+// Ranks lists the record's ranks in ascending order.
+func (r Record) Ranks() []uint32 {
+	ranks := make([]uint32, r.DPSize)
+	for i := range ranks {
+		ranks[i] = uint32(r.DPStart + i)
+	}
+	return ranks
+}
+
+// Equal tells whether two records are the same wish.
+func (r Record) Equal(o Record) bool {
+	return r.ID == o.ID && r.Name == o.Name && r.URL == o.URL && r.Model == o.Model && r.Group == o.Group &&
+		r.Engine == o.Engine && r.BlockSize == o.BlockSize && r.DPStart == o.DPStart && r.DPSize == o.DPSize &&
+		r.MaxBatchedTokens == o.MaxBatchedTokens && r.TotalKVBlocks == o.TotalKVBlocks &&
+		maps.Equal(r.KVEvents, o.KVEvents) && maps.Equal(r.Replay, o.Replay) && maps.Equal(r.Labels, o.Labels) &&
+		slices.Equal(r.Taints, o.Taints) && slices.Equal(r.Adapters, o.Adapters)
+}
+
+// Normalised returns the record with defaults filled (id from the name or the
+// name from the id, model and group "default", engine vllm, one rank), the URL
+// in one spelling (lower-case scheme and host, no trailing slash), and an
+// error that names the first field that is out of range.
+func (r Record) Normalised() (Record, error) {
+	if r.Name == "" {
+		if r.ID == 0 {
+			return r, &FieldError{Field: "name", Value: "", Allowed: "a name, or an id from 1 to 18446744073709551615"}
+		}
+		r.Name = r.ID.String()
+	}
+	if r.ID == 0 {
+		r.ID = IDFromName(r.Name)
+	}
+	key := r.Partition()
+	r.Model, r.Group = key.Model, key.Group
+	if r.Engine == "" {
+		r.Engine = "vllm"
+	}
+	if r.DPSize == 0 {
+		r.DPSize = 1
+	}
+	u, err := NormaliseURL(r.URL)
+	if err != nil {
+		return r, err
+	}
+	r.URL = u
+	return r, r.check()
+}
+
+func (r Record) check() error {
+	for _, f := range []struct{ field, value string }{{"name", r.Name}, {"model", r.Model}, {"group", r.Group}} {
+		if err := checkName(f.field, f.value); err != nil {
+			return err
+		}
+	}
+	if !slices.Contains(Engines(), r.Engine) {
+		return &FieldError{Field: "engine", Value: r.Engine, Allowed: strings.Join(Engines(), ", ")}
+	}
+	for _, f := range []struct {
+		field          string
+		value, low, up int
+	}{
+		{"block_size", r.BlockSize, 0, MaxBlockSize},
+		{"dp_start", r.DPStart, 0, MaxRanks - 1},
+		{"dp_size", r.DPSize, 1, MaxRanks - r.DPStart},
+		{"max_batched_tokens", r.MaxBatchedTokens, 0, 1 << 30},
+		{"total_kv_blocks", r.TotalKVBlocks, 0, 1 << 30},
+		{"labels (count)", len(r.Labels), 0, MaxLabels},
+		{"taints (count)", len(r.Taints), 0, MaxTaints},
+		{"adapters (count)", len(r.Adapters), 0, MaxAdapters},
+	} {
+		if f.value < f.low || f.value > f.up {
+			return &FieldError{Field: f.field, Value: strconv.Itoa(f.value), Allowed: fmt.Sprintf("%d to %d", f.low, f.up)}
+		}
+	}
+	return r.checkParts()
+}
+
+func (r Record) checkParts() error {
+	for _, m := range []struct {
+		field string
+		urls  map[int]string
+	}{{"kv_events", r.KVEvents}, {"replay", r.Replay}} {
+		for _, rank := range slices.Sorted(maps.Keys(m.urls)) {
+			if rank < r.DPStart || rank >= r.DPStart+r.DPSize {
+				return &FieldError{
+					Field: m.field, Value: strconv.Itoa(rank),
+					Allowed: fmt.Sprintf("ranks %d to %d (dp_start, dp_size)", r.DPStart, r.DPStart+r.DPSize-1),
+				}
+			}
+			if err := checkEndpoint(fmt.Sprintf("%s.%d", m.field, rank), m.urls[rank]); err != nil {
+				return err
+			}
+		}
+	}
+	seen := map[string]bool{r.Model: true}
+	for i, a := range r.Adapters {
+		field := fmt.Sprintf("adapters[%d].name", i)
+		if err := checkName(field, a.Name); err != nil {
+			return err
+		}
+		if seen[a.Name] {
+			return &FieldError{Field: field, Value: a.Name, Allowed: "a name that the record does not use yet"}
+		}
+		seen[a.Name] = true
+	}
+	for _, k := range slices.Sorted(maps.Keys(r.Labels)) {
+		if err := checkName("labels key", k); err != nil {
+			return err
+		}
+		if v := r.Labels[k]; len(v) > MaxNameBytes {
+			return &FieldError{Field: "labels." + k, Value: v, Allowed: "at most 256 bytes"}
+		}
+	}
+	for i, t := range r.Taints {
+		if err := checkName(fmt.Sprintf("taints[%d]", i), t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkName(field, v string) error {
+	if v == "" || len(v) > MaxNameBytes {
+		return &FieldError{Field: field, Value: v, Allowed: "1 to 256 bytes"}
+	}
+	for _, c := range v {
+		if c < 0x20 || c == 0x7f || c == '\uFFFD' {
+			return &FieldError{Field: field, Value: v, Allowed: "printable UTF-8 text"}
+		}
+	}
+	return nil
+}
+
+// NormaliseURL checks the base URL of a worker and gives it one spelling:
+// lower-case scheme and host, no trailing slash, so that a request path can be
+// appended. User names, queries and fragments are refused.
+func NormaliseURL(raw string) (string, error) {
+	refuse := func(allowed string) (string, error) {
+		if u, err := url.Parse(raw); err == nil && u.User != nil {
+			u.User = url.User("…") // a password is not repeated
+			return "", &FieldError{Field: "url", Value: u.String(), Allowed: allowed}
+		}
+		return "", &FieldError{Field: "url", Value: raw, Allowed: allowed}
+	}
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil || u.Host == "" || u.Opaque != "":
+		return refuse("http://HOST:PORT, an IPv6 host in brackets")
+	case u.Scheme != "http":
+		return refuse("scheme http")
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		return refuse("no user name, query or fragment")
+	case strings.Contains(u.Hostname(), ":") != strings.HasPrefix(u.Host, "["):
+		return refuse("an IPv6 host in brackets, as in http://[::1]:8001")
+	}
+	if p := u.Port(); p != "" {
+		if n, err := strconv.Atoi(p); err != nil || n < 1 || n > 65535 {
+			return refuse("a port from 1 to 65535")
+		}
+	} else if strings.HasSuffix(u.Host, ":") {
+		return refuse("a port from 1 to 65535")
+	}
+	return "http://" + strings.ToLower(u.Host) + strings.TrimRight(u.EscapedPath(), "/"), nil
+}
+
+func checkEndpoint(field, v string) error {
+	bad := &FieldError{Field: field, Value: v, Allowed: "tcp://HOST:PORT, ipc://PATH or inproc://NAME, at most 256 bytes"}
+	if len(v) > MaxNameBytes {
+		return bad
+	}
+	scheme, rest, ok := strings.Cut(v, "://")
+	if !ok || rest == "" {
+		return bad
+	}
+	switch scheme {
+	case "ipc", "inproc":
+		return nil
+	case "tcp":
+		u, err := url.Parse(v)
+		if err != nil || u.Hostname() == "" || u.Port() == "" || u.Path != "" {
+			return bad
+		}
+		if strings.Contains(u.Hostname(), ":") != strings.HasPrefix(u.Host, "[") {
+			return bad
+		}
+		if n, err := strconv.Atoi(u.Port()); err != nil || n < 1 || n > 65535 {
+			return bad
+		}
+		return nil
+	default:
+		return bad
+	}
+}
