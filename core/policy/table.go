@@ -1,0 +1,154 @@
+package policy
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/plugins/abi"
+)
+
+// ColumnSet is a set of columns: standard ones as bits, label columns by name.
+type ColumnSet struct {
+	std    uint64
+	labels []string // sorted, no duplicates
+}
+
+// Add puts the column called name into the set; false when no such column
+// exists.
+func (s *ColumnSet) Add(name string) bool {
+	if c, ok := abi.ColumnByName(name); ok {
+		s.std |= 1 << c
+		return true
+	}
+	if !abi.IsLabelColumn(name) {
+		return false
+	}
+	if i, found := slices.BinarySearch(s.labels, name); !found {
+		s.labels = slices.Insert(s.labels, i, name)
+	}
+	return true
+}
+
+// AddStd puts standard columns into the set.
+func (s *ColumnSet) AddStd(cols ...abi.Column) {
+	for _, c := range cols {
+		s.std |= 1 << c
+	}
+}
+
+// Union adds all of o.
+func (s *ColumnSet) Union(o ColumnSet) {
+	s.std |= o.std
+	for _, l := range o.labels {
+		s.Add(l)
+	}
+}
+
+// Has tells whether the standard column is in the set.
+func (s *ColumnSet) Has(c abi.Column) bool { return s.std&(1<<c) != 0 }
+
+// Labels are the label columns in order. The caller must not change them.
+func (s *ColumnSet) Labels() []string { return s.labels }
+
+// Names lists all columns of the set: standard ones in table order, then label
+// columns in alphabetical order.
+func (s *ColumnSet) Names() []string {
+	var names []string
+	for i := range abi.NumColumns {
+		if c := abi.Column(i); s.Has(c) {
+			names = append(names, c.String())
+		}
+	}
+	return append(names, s.labels...)
+}
+
+// Table is what one decision is made from: the eligible candidates as columns
+// of equal length, and the request's fields. Rows ascend by (worker, rank). It
+// is owned by one decision at a time and reused; no stage may keep it or a
+// slice taken from it.
+type Table struct {
+	// Rows names the candidates.
+	Rows []fleet.Worker
+	// Seed is the request's, the same over all its attempts.
+	Seed uint64
+	// Flags are the frame's in-flags (abi.Flag…).
+	Flags uint32
+	// Overrides are the request's configuration overrides by name; nil for none.
+	Overrides map[string]json.RawMessage
+
+	set     ColumnSet
+	columns [abi.NumColumns][]float64
+	labels  [][]float64 // parallel to set.labels
+	fields  [abi.NumFields]float64
+}
+
+// Reset prepares the table for n rows with the given columns, each filled with
+// its registry default, and zeroes the fields.
+func (t *Table) Reset(n int, set ColumnSet) {
+	t.Rows = slices.Grow(t.Rows[:0], n)[:n]
+	clear(t.Rows)
+	t.Seed, t.Flags, t.Overrides = 0, 0, nil
+	t.set = set
+	t.fields = [abi.NumFields]float64{}
+	for i := range t.columns {
+		if !set.Has(abi.Column(i)) {
+			continue
+		}
+		t.columns[i] = filled(t.columns[i], n, abi.Column(i).Info().Missing)
+	}
+	for len(t.labels) < len(set.labels) {
+		t.labels = append(t.labels, nil)
+	}
+	for i := range set.labels {
+		t.labels[i] = filled(t.labels[i], n, 0)
+	}
+}
+
+// Len is the number of candidates.
+func (t *Table) Len() int { return len(t.Rows) }
+
+// Set is the set of columns that the table holds.
+func (t *Table) Set() ColumnSet { return t.set }
+
+// Column returns the standard column, one value a row; nil when the table does
+// not hold it.
+func (t *Table) Column(c abi.Column) []float64 {
+	if !t.set.Has(c) {
+		return nil
+	}
+	return t.columns[c]
+}
+
+// Label returns the label column called name; nil when the table does not hold
+// it.
+func (t *Table) Label(name string) []float64 {
+	i, found := slices.BinarySearch(t.set.labels, name)
+	if !found {
+		return nil
+	}
+	return t.labels[i]
+}
+
+// Named returns the column called name, standard or label; nil when the table
+// does not hold it.
+func (t *Table) Named(name string) []float64 {
+	if c, ok := abi.ColumnByName(name); ok {
+		return t.Column(c)
+	}
+	return t.Label(name)
+}
+
+// Field is the value of a request field, 0 when missing.
+func (t *Table) Field(f abi.Field) float64 { return t.fields[f] }
+
+// SetField sets a request field.
+func (t *Table) SetField(f abi.Field, v float64) { t.fields[f] = v }
+
+func filled(buf []float64, n int, v float64) []float64 {
+	buf = slices.Grow(buf[:0], n)[:n]
+	for i := range buf {
+		buf[i] = v
+	}
+	return buf
+}
