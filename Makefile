@@ -1,0 +1,94 @@
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules
+
+BIN       := bin/routerd
+TOOL      := go tool -modfile=tools/go.mod
+PKG       ?= ./...
+RUN       ?= .
+FUZZTIME  ?= 20s
+BENCH     ?= .
+BENCHTIME ?= 1s
+COUNT     ?= 1
+
+.PHONY: help
+help: ## Show this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z][a-z0-9-]*:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: deps
+deps: ## Install what the build needs and this machine lacks, or say what it is
+	@scripts/deps.sh build
+
+# The go command decides what is stale, so the binary is never a file target.
+.PHONY: build
+build: deps ## Build bin/routerd
+	go build -o $(BIN) ./cmd/routerd
+
+.PHONY: run
+run: build ## Start the demo: simulated engines, the router, a Wasm policy
+	$(BIN) demo
+
+.PHONY: plugins
+plugins: build ## Build every Go plugin of plugins/examples into dist/plugins
+	scripts/plugins.sh
+
+.PHONY: test
+test: deps ## Run the tests (PKG=./core/... RUN=TestName); budget 5 minutes
+	scripts/test.sh -run '$(RUN)' $(PKG)
+
+.PHONY: race
+race: deps ## Run the tests under the race detector
+	go test -race -timeout 15m -run '$(RUN)' $(PKG)
+
+.PHONY: fuzz
+fuzz: deps ## Run each fuzz test for FUZZTIME (20s)
+	scripts/fuzz.sh $(FUZZTIME)
+
+.PHONY: e2e
+e2e: plugins ## Run the tests tagged e2e: small sizes, official Python clients
+	scripts/e2e.sh e2e
+
+.PHONY: bench
+bench: deps ## Run the benchmarks (PKG, BENCH, BENCHTIME, COUNT)
+	go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -count $(COUNT) -timeout 60m $(PKG)
+
+.PHONY: benchstat
+benchstat: ## Compare two outputs of make bench (OLD=file NEW=file)
+	$(TOOL) benchstat $(OLD) $(NEW)
+
+.PHONY: fmt
+fmt: ## Format the Go files and sort their imports
+	scripts/fmt.sh
+
+.PHONY: lint
+lint: deps ## Run golangci-lint with .golangci.yml
+	$(TOOL) golangci-lint run $(PKG)
+
+.PHONY: arch
+arch: deps ## Check layers, package names and file sizes
+	go test -count=1 ./internal/archtest
+
+.PHONY: deadcode
+deadcode: deps ## List functions that neither a command nor a test reaches
+	$(TOOL) deadcode -test ./...
+
+.PHONY: generate
+generate: deps ## Run go generate
+	go generate ./...
+
+.PHONY: check-fast
+check-fast: deps ## Before each commit: format, vet, lint of what changed, short tests
+	scripts/fmt.sh --check
+	go vet ./...
+	$(TOOL) golangci-lint run --new-from-rev=HEAD ./...
+	go test -short -timeout 5m ./...
+
+.PHONY: check
+check: deps ## Before a change is proposed: generate, tidy, format, lint, layers, race
+	scripts/check.sh
+
+.PHONY: clean
+clean: ## Remove bin, dist and .cache
+	rm -rf bin dist .cache

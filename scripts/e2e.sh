@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Runs the tests that stand in files under the build tag given (e2e), and only those: the
+# untagged tests of the same packages belong to make test.
+# The tests find the built program in ROUTERD_BIN, the packed plugins in ROUTERD_PLUGINS and
+# a Python with the official clients in ROUTERD_PYTHON.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+readonly tags=${1:-e2e}
+readonly requirements=test/e2e/requirements.txt
+
+scripts/deps.sh e2e
+
+# One environment for each content of the requirements file, so that a change makes a new one.
+venv=.cache/venv-$(sha256sum "$requirements" | cut -c1-12)
+if [[ ! -f $venv/complete ]]; then
+	rm -rf "$venv"
+	python3 -m venv "$venv"
+	"$venv/bin/pip" install --quiet --disable-pip-version-check -r "$requirements"
+	touch "$venv/complete"
+fi
+
+# tagged prints the test files whose build line names one of the tags.
+tagged() {
+	grep -rlE --include='*_test.go' --exclude-dir=.cache --exclude-dir=.git \
+		"^//go:build .*\b(${tags//,/|})\b" . || true
+}
+
+mapfile -t files < <(tagged)
+if ((${#files[@]} == 0)); then
+	echo "e2e: no test file has the build tag $tags" >&2
+	exit 1
+fi
+mapfile -t packages < <(dirname "${files[@]}" | sort -u)
+names=$(sed -nE 's/^func (Test[A-Za-z0-9_]+)\(.*\*testing\.T\).*/\1/p' "${files[@]}" |
+	grep -vx TestMain | sort -u | paste -sd '|')
+
+export ROUTERD_BIN=$PWD/bin/routerd
+export ROUTERD_PLUGINS=$PWD/dist/plugins
+export ROUTERD_PYTHON=$PWD/$venv/bin/python
+
+echo "e2e: ${#files[@]} files in ${#packages[@]} packages"
+# One package at a time: these tests measure times.
+go test -tags "$tags" -count=1 -p 1 -timeout "${E2E_TIMEOUT:-20m}" -run "^($names)\$" "${packages[@]}"
