@@ -1,0 +1,169 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/routerd/routerd/core/policy"
+	"github.com/routerd/routerd/fleet"
+)
+
+// checker walks merged raw values beside the schema and collects what does not
+// fit.
+type checker struct {
+	origin   func(path []string) string
+	problems []Problem
+}
+
+func (c *checker) refuse(path []string, value any, allowed string) {
+	c.problems = append(c.problems, badValue(c.origin(path), dotted(path), fmt.Sprint(value), allowed))
+}
+
+func (c *checker) value(path []string, v any, n *node) {
+	if n == nil {
+		return
+	}
+	switch n.kind {
+	case section, freeMap:
+		m, ok := v.(map[string]any)
+		if !ok {
+			if v != nil || len(path) > 1 {
+				c.refuse(path, v, "a mapping")
+			}
+			return
+		}
+		for _, key := range slices.Sorted(maps.Keys(m)) {
+			if child, ok := childOf(n, key); ok { // unknown keys are reported where they stand
+				c.value(append(path[:len(path):len(path)], key), m[key], child)
+			}
+		}
+	case list:
+		l, ok := v.([]any)
+		if !ok {
+			if v != nil {
+				c.refuse(path, v, "a list")
+			}
+			return
+		}
+		for i, e := range l {
+			c.value(append(path[:len(path):len(path)], strconv.Itoa(i)), e, n.element)
+		}
+	case leaf:
+		c.leaf(path, v, n)
+	case opaque:
+		c.spec(path, v)
+	}
+}
+
+func (c *checker) leaf(path []string, v any, n *node) {
+	switch n.typ {
+	case reflect.TypeFor[Duration]():
+		c.duration(path, v, n)
+		return
+	case reflect.TypeFor[Bytes]():
+		c.bytes(path, v, n)
+		return
+	case reflect.TypeFor[fleet.WorkerID]():
+		if _, err := fleet.ParseWorkerID(fmt.Sprint(v)); err != nil {
+			c.refuse(path, v, "a number from 0 to 18446744073709551615")
+		}
+		return
+	}
+	switch n.typ.Kind() {
+	case reflect.Bool:
+		if _, ok := v.(bool); !ok {
+			c.refuse(path, v, "true or false")
+		}
+	case reflect.Int, reflect.Int64:
+		c.integer(path, v, n)
+	case reflect.Uint64:
+		c.unsigned(path, v, n)
+	default:
+		c.text(path, v, n)
+	}
+}
+
+func (c *checker) text(path []string, v any, n *node) {
+	s, ok := v.(string)
+	if !ok {
+		c.refuse(path, v, "text (quote numbers and true or false)")
+		return
+	}
+	if one := n.tag.Get("oneof"); one != "" && !slices.Contains(strings.Fields(one), s) {
+		c.refuse(path, v, strings.Join(strings.Fields(one), ", "))
+	}
+}
+
+func (c *checker) integer(path []string, v any, n *node) {
+	low, up := int64(0), int64(1)<<40
+	if t := n.tag.Get("min"); t != "" {
+		low, _ = strconv.ParseInt(t, 10, 64)
+	}
+	if t := n.tag.Get("max"); t != "" {
+		up, _ = strconv.ParseInt(t, 10, 64)
+	}
+	i, err := strconv.ParseInt(fmt.Sprint(v), 10, 64)
+	if _, text := v.(string); err != nil || text || i < low || i > up {
+		c.refuse(path, v, fmt.Sprintf("a whole number from %d to %d", low, up))
+	}
+}
+
+func (c *checker) unsigned(path []string, v any, n *node) {
+	low, up := uint64(0), ^uint64(0)
+	if t := n.tag.Get("min"); t != "" {
+		low, _ = strconv.ParseUint(t, 10, 64)
+	}
+	if t := n.tag.Get("max"); t != "" {
+		up, _ = strconv.ParseUint(t, 10, 64)
+	}
+	u, err := strconv.ParseUint(fmt.Sprint(v), 10, 64)
+	if _, text := v.(string); err != nil || text || u < low || u > up {
+		c.refuse(path, v, fmt.Sprintf("a whole number from %d to %d", low, up))
+	}
+}
+
+func (c *checker) duration(path []string, v any, n *node) {
+	low, _ := ParseDuration(n.tag.Get("min"))
+	up, _ := ParseDuration(n.tag.Get("max"))
+	off := n.tag.Get("off") == "true"
+	allowed := errDuration.Error() + ", " + low.String() + " to " + up.String()
+	if off {
+		allowed += ", or 0s for off"
+	}
+	s, ok := v.(string)
+	d, err := ParseDuration(s)
+	if !ok || err != nil || d > up || (d < low && (d != 0 || !off)) || (d == 0 && !off) {
+		c.refuse(path, v, allowed)
+	}
+}
+
+func (c *checker) bytes(path []string, v any, n *node) {
+	low, _ := ParseBytes(n.tag.Get("min"))
+	up, _ := ParseBytes(n.tag.Get("max"))
+	b, err := ParseBytes(fmt.Sprint(v))
+	if err != nil || b < low || b > up {
+		c.refuse(path, v, errBytes.Error()+", "+low.String()+" to "+up.String())
+	}
+}
+
+// spec checks a policy with the policy API's own parser.
+func (c *checker) spec(path []string, v any) {
+	if _, err := parseSpec(v); err != nil {
+		c.problems = append(c.problems, Problem{Source: c.origin(path), Key: dotted(path), Reason: err.Error()})
+	}
+}
+
+func parseSpec(v any) (policy.Spec, error) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return policy.Spec{}, fmt.Errorf("encode policy: %w", err)
+	}
+	return policy.ParseSpec(b)
+}
+
+func dotted(path []string) string { return strings.Join(path, ".") }

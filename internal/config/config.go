@@ -1,0 +1,126 @@
+// Package config turns defaults, a YAML file, ROUTERD_… environment variables
+// and flags (each layer over the one before) into one checked Config. It is
+// the only importer of koanf: everybody else gets typed values.
+//
+// Unknown keys, repeated keys and values out of range are refused together, in
+// one error that names for each the place, the value and what is allowed. The
+// package holds no state and starts no goroutines.
+//
+//	cfg, err := config.Load(config.Input{File: "routerd.yaml", Env: os.Environ()})
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/routerd/routerd/core/policy"
+	"github.com/routerd/routerd/fleet"
+)
+
+// Config is the whole configuration of `routerd serve`.
+type Config struct {
+	DataDir  string                 `koanf:"data_dir" doc:"Folder for modules, policies, workers and the admin token. One process at a time."`
+	Frontend Frontend               `koanf:"frontend"`
+	Admin    Admin                  `koanf:"admin"`
+	Workers  Workers                `koanf:"workers"`
+	Models   map[string]Model       `koanf:"models" doc:"Settings by model name."`
+	Routing  Routing                `koanf:"routing"`
+	Policies map[string]policy.Spec `koanf:"policies" doc:"Seed policies by name, in the form of the policy API."`
+	Plugins  Plugins                `koanf:"plugins"`
+	Log      Log                    `koanf:"log"`
+}
+
+// Frontend configures the OpenAI-compatible listener.
+type Frontend struct {
+	Listen           string   `koanf:"listen" doc:"Address, HOST:PORT."`
+	MaxBody          Bytes    `koanf:"max_body" min:"1KiB" max:"1GiB" doc:"Largest request body."`
+	Grace            Duration `koanf:"grace" max:"1h" off:"true" doc:"How long running requests may go on after SIGTERM; 0s cuts them at once."`
+	ForwardedFor     string   `koanf:"forwarded_for" oneof:"append replace" doc:"What happens to X-Forwarded-For: the peer is appended, or replaces it."`
+	FirstByteTimeout Duration `koanf:"first_byte_timeout" min:"10ms" max:"24h" off:"true" doc:"How long a worker may take to the first byte of its answer; 0s waits for ever."`
+	Retries          int      `koanf:"retries" min:"0" max:"10" doc:"Further attempts of one request before its first response byte."`
+	HalfClose        string   `koanf:"half_close" oneof:"abort ignore" doc:"Whether a client that closes its sending side has gone."`
+	TrustHeaders     bool     `koanf:"trust_headers" doc:"Whether x-routerd-… request headers are honoured."`
+}
+
+// Admin configures the admin API's listener.
+type Admin struct {
+	Listen        string `koanf:"listen" doc:"Address, HOST:PORT."`
+	TokenFile     string `koanf:"token_file" doc:"File that holds the bearer token; empty means admin.token in data_dir, made when missing."`
+	MaxBody       Bytes  `koanf:"max_body" min:"1KiB" max:"1GiB" doc:"Largest request body; a module is at most 8 MiB."`
+	MetricsPublic bool   `koanf:"metrics_public" doc:"Whether /metrics is open without a token."`
+}
+
+// Workers is the file's source of the catalog.
+type Workers struct {
+	Static []fleet.Record `koanf:"static" doc:"Workers, each as the body of the worker API."`
+}
+
+// Model has the settings of one model name.
+type Model struct {
+	BlockSize int    `koanf:"block_size" min:"0" max:"1048576" doc:"Tokens a KV block; 0 lets the worker record or the engine decide."`
+	Tokenize  string `koanf:"tokenize" oneof:"engine off" doc:"Who turns prompts into tokens: the worker's /tokenize, or nobody."`
+	Policy    string `koanf:"policy" doc:"Name of the policy for this model."`
+}
+
+// Routing says which policy a request gets: the first matching rule, else the
+// model's, else the default.
+type Routing struct {
+	Rules   []Rule `koanf:"rules" doc:"Rules, first match wins."`
+	Default string `koanf:"default" doc:"Policy where nothing else names one."`
+	Seed    uint64 `koanf:"seed" doc:"Fixes the draws between equal candidates; 0 draws anew at each start."`
+}
+
+// Rule maps a model and a group to a policy; empty matches all.
+type Rule struct {
+	Model  string `koanf:"model" doc:"Model name; empty matches all."`
+	Group  string `koanf:"group" doc:"Routing group; empty matches all."`
+	Policy string `koanf:"policy" doc:"Policy name."`
+}
+
+// Plugins bounds what guest modules may use.
+type Plugins struct {
+	CallDeadline Duration `koanf:"call_deadline" min:"1ms" max:"10s" doc:"Wall-clock bound of one call."`
+	PoolWait     Duration `koanf:"pool_wait" max:"10s" off:"true" doc:"How long a decision waits for a free instance; 0s does not wait."`
+	MemoryLimit  Bytes    `koanf:"memory_limit" min:"16MiB" max:"64GiB" doc:"Bound of the memory that all instances have mapped for use."`
+	FuelCap      uint64   `koanf:"fuel_cap" min:"10000" max:"1000000000" doc:"Upper bound of the fuel of one call."`
+	Guard        string   `koanf:"guard" oneof:"on off" doc:"Whether a faulting policy trips to its fallback."`
+}
+
+// Log configures the daemon's log on standard error.
+type Log struct {
+	Level  string `koanf:"level" oneof:"debug info warn error" doc:"Least level that is written."`
+	Format string `koanf:"format" oneof:"text json" doc:"Form of a line."`
+}
+
+// DefaultConfig is the configuration of an empty file.
+func DefaultConfig() Config {
+	return Config{
+		DataDir: defaultDataDir(),
+		Frontend: Frontend{
+			Listen: "127.0.0.1:8080", MaxBody: 16 << 20, Grace: Duration(30 * time.Second), ForwardedFor: "append",
+			FirstByteTimeout: Duration(10 * time.Minute), Retries: 2, HalfClose: "abort", TrustHeaders: true,
+		},
+		Admin:   Admin{Listen: "127.0.0.1:8081", MaxBody: 16 << 20},
+		Routing: Routing{Default: "default"},
+		Plugins: Plugins{
+			CallDeadline: Duration(10 * time.Millisecond), PoolWait: Duration(20 * time.Millisecond),
+			MemoryLimit: 512 << 20, FuelCap: 10_000_000, Guard: "on",
+		},
+		Log: Log{Level: "info", Format: "text"},
+	}
+}
+
+// DefaultModel is what a model has that the configuration does not name.
+func DefaultModel() Model { return Model{Tokenize: "engine"} }
+
+func defaultDataDir() string {
+	if d := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(d) {
+		return filepath.Join(d, "routerd")
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "routerd-data"
+	}
+	return filepath.Join(home, ".local", "state", "routerd")
+}

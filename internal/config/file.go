@@ -1,0 +1,113 @@
+package config
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
+)
+
+// sep separates the levels of a path inside the package: it occurs in no key.
+// Model names hold dots.
+const sep = "\x1f"
+
+// places maps the path of every key and element of a file to "line:col".
+type places map[string]string
+
+// scanFile parses YAML for positions: where each key stands, which keys no one
+// knows, and what is not YAML at all.
+func scanFile(name string, text []byte, root *node) (places, []Problem) {
+	at := places{}
+	if len(bytes.TrimSpace(text)) == 0 {
+		return at, nil
+	}
+	f, err := parser.ParseBytes(text, 0)
+	if err != nil {
+		return nil, []Problem{{Source: name, Key: "YAML", Reason: yaml.FormatError(err, false, true)}}
+	}
+	if len(f.Docs) > 1 {
+		return nil, []Problem{{Source: name, Key: "YAML", Reason: fmt.Sprintf("%d documents in one file; allowed: 1", len(f.Docs))}}
+	}
+	s := fileScan{name: name, at: at}
+	if body := f.Docs[0].Body; body != nil {
+		s.node(nil, body, root)
+	}
+	return at, s.problems
+}
+
+type fileScan struct {
+	name     string
+	at       places
+	problems []Problem
+}
+
+func (s *fileScan) source(pos string) string { return s.name + ":" + pos }
+
+func (s *fileScan) node(path []string, n ast.Node, known *node) {
+	switch v := n.(type) {
+	case *ast.MappingNode:
+		s.mapping(path, v.Values, known)
+	case *ast.MappingValueNode:
+		s.mapping(path, []*ast.MappingValueNode{v}, known)
+	case *ast.SequenceNode:
+		for i, e := range v.Values {
+			p := append(path[:len(path):len(path)], strconv.Itoa(i))
+			s.at[strings.Join(p, sep)] = place(e.GetToken())
+			s.node(p, e, elementOf(known))
+		}
+	case *ast.AnchorNode:
+		s.node(path, v.Value, known)
+	case *ast.TagNode:
+		s.node(path, v.Value, known)
+	case *ast.AliasNode:
+		s.problems = append(s.problems, Problem{Source: s.source(place(v.GetToken())), Key: strings.Join(path, "."), Reason: "aliases are not allowed"})
+	}
+}
+
+func (s *fileScan) mapping(path []string, values []*ast.MappingValueNode, known *node) {
+	for _, mv := range values {
+		key := mv.Key.GetToken().Value
+		p := append(path[:len(path):len(path)], key)
+		pos := place(mv.Key.GetToken())
+		s.at[strings.Join(p, sep)] = pos
+		child, ok := childOf(known, key)
+		if !ok {
+			near := nearest(key, slices.Sorted(maps.Keys(known.children)))
+			if near != "" {
+				near = strings.Join(append(path[:len(path):len(path)], near), ".")
+			}
+			s.problems = append(s.problems, unknownKey(s.source(pos), strings.Join(p, "."), near))
+			continue
+		}
+		s.node(p, mv.Value, child)
+	}
+}
+
+func childOf(n *node, key string) (*node, bool) {
+	if n == nil || n.kind == opaque || n.kind == leaf || n.kind == list {
+		return nil, true // the value check refuses what does not fit
+	}
+	if n.kind == freeMap {
+		return n.element, true
+	}
+	c, ok := n.children[key]
+	return c, ok
+}
+
+func elementOf(n *node) *node {
+	if n == nil {
+		return nil
+	}
+	return n.element
+}
+
+func place(t *token.Token) string {
+	return fmt.Sprintf("%d:%d", t.Position.Line, t.Position.Column)
+}

@@ -1,0 +1,289 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-viper/mapstructure/v2"
+	"github.com/knadh/koanf/parsers/yaml"
+	"github.com/knadh/koanf/providers/confmap"
+	"github.com/knadh/koanf/providers/env/v2"
+	"github.com/knadh/koanf/providers/posflag"
+	"github.com/knadh/koanf/providers/rawbytes"
+	"github.com/knadh/koanf/v2"
+	"github.com/spf13/pflag"
+
+	"github.com/routerd/routerd/core/policy"
+	"github.com/routerd/routerd/fleet"
+)
+
+// EnvPrefix starts the names of environment variables that set keys; levels
+// are separated by two underscores: ROUTERD_FRONTEND__MAX_BODY.
+const EnvPrefix = "ROUTERD_"
+
+// Names with the prefix that belong to the command line client and are not
+// keys.
+var clientEnv = []string{"ROUTERD_ADMIN_URL", "ROUTERD_ADMIN_TOKEN"}
+
+// Input is where the layers of a configuration come from.
+type Input struct {
+	File  string         // path of a YAML file; empty for none
+	Env   []string       // "NAME=value" pairs, as os.Environ gives
+	Flags *pflag.FlagSet // set with AddFlags; nil for none
+}
+
+// Loaded is a checked configuration and where each of its values came from.
+type Loaded struct {
+	Config  Config
+	sources map[string]string // path joined by sep → "routerd.yaml:3:5", "ROUTERD_…", "--flag"
+}
+
+// AddFlags adds a flag for every key that has a fixed path, named by it:
+// --frontend.listen.
+func AddFlags(fs *pflag.FlagSet) {
+	schema().scalars(func(path []string, n *node) {
+		fs.String(dotted(path), "", n.tag.Get("doc"))
+	})
+}
+
+// Load reads, merges and checks the layers. A bad configuration is an *Error
+// that lists every problem; a file that cannot be read is the system's error.
+func Load(in Input) (*Loaded, error) {
+	l := loader{root: schema(), k: koanf.New(sep), sources: map[string]string{}}
+	if err := l.file(in.File); err != nil {
+		return nil, err
+	}
+	l.env(in.Env)
+	l.flags(in.Flags)
+	if len(l.problems) == 0 {
+		c := checker{origin: l.origin}
+		c.value(nil, l.k.Raw(), l.root)
+		l.problems = c.problems
+	}
+	if len(l.problems) > 0 {
+		return nil, &Error{Problems: l.problems}
+	}
+	cfg := DefaultConfig()
+	if err := l.decode(&cfg); err != nil {
+		return nil, err
+	}
+	l.finish(&cfg)
+	if len(l.problems) > 0 {
+		return nil, &Error{Problems: l.problems}
+	}
+	return &Loaded{Config: cfg, sources: l.sources}, nil
+}
+
+type loader struct {
+	root     *node
+	k        *koanf.Koanf
+	sources  map[string]string
+	problems []Problem
+}
+
+func (l *loader) file(name string) error {
+	if name == "" {
+		return nil
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return fmt.Errorf("read configuration: %w", err)
+	}
+	at, problems := scanFile(filepath.Base(name), text, l.root)
+	l.problems = append(l.problems, problems...)
+	for path, pos := range at {
+		l.sources[path] = filepath.Base(name) + ":" + pos
+	}
+	if len(problems) > 0 {
+		return nil
+	}
+	if err := l.k.Load(rawbytes.Provider(text), yaml.Parser()); err != nil {
+		l.problems = append(l.problems, Problem{Source: filepath.Base(name), Key: "YAML", Reason: err.Error()})
+	}
+	return nil
+}
+
+// env loads the environment. An unknown name is a problem, an empty value is a
+// value.
+func (l *loader) env(environ []string) {
+	known := l.names(func(path []string) string {
+		return EnvPrefix + strings.ToUpper(strings.Join(path, "__"))
+	})
+	mine := make([]string, 0, len(environ))
+	for _, e := range environ {
+		name, _, _ := strings.Cut(e, "=")
+		if !strings.HasPrefix(name, EnvPrefix) || slices.Contains(clientEnv, name) {
+			continue
+		}
+		if _, ok := known[name]; !ok {
+			l.problems = append(l.problems, unknownKey(name, name, nearest(name, keys(known))))
+			continue
+		}
+		mine = append(mine, e)
+	}
+	values := map[string]any{}
+	provider := env.Provider(sep, env.Opt{
+		Prefix:      EnvPrefix,
+		EnvironFunc: func() []string { return mine },
+		TransformFunc: func(name, v string) (string, any) {
+			path := strings.Join(known[name].path, sep)
+			values[path] = coerce(known[name].node, v)
+			l.sources[path] = name
+			return path, values[path]
+		},
+	})
+	if err := l.k.Load(provider, nil); err != nil {
+		l.problems = append(l.problems, Problem{Source: "environment", Key: EnvPrefix, Reason: err.Error()})
+	}
+}
+
+// flags loads the flags that were set.
+func (l *loader) flags(fs *pflag.FlagSet) {
+	if fs == nil {
+		return
+	}
+	known := l.names(dotted)
+	values := map[string]any{}
+	fs.Visit(func(f *pflag.Flag) {
+		if k, ok := known[f.Name]; ok {
+			path := strings.Join(k.path, sep)
+			values[path] = coerce(k.node, posflag.FlagVal(fs, f))
+			l.sources[path] = "--" + f.Name
+		}
+	})
+	if err := l.k.Load(confmap.Provider(values, sep), nil); err != nil {
+		l.problems = append(l.problems, Problem{Source: "flags", Key: "flags", Reason: err.Error()})
+	}
+}
+
+type named struct {
+	path []string
+	node *node
+}
+
+func (l *loader) names(name func(path []string) string) map[string]named {
+	m := map[string]named{}
+	l.root.scalars(func(path []string, n *node) { m[name(path)] = named{path, n} })
+	return m
+}
+
+func keys(m map[string]named) []string {
+	out := make([]string, 0, len(m))
+	for k := range m {
+		out = append(out, k)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// coerce gives text from the environment or a flag the type that its key has
+// in a file; what does not fit stays text and is refused by the check.
+func coerce(n *node, v any) any {
+	s, ok := v.(string)
+	if !ok {
+		return v
+	}
+	switch n.typ.Kind() {
+	case reflect.Bool:
+		if s == "true" || s == "false" {
+			return s == "true"
+		}
+	case reflect.Int, reflect.Uint64:
+		if u, err := strconv.ParseUint(s, 10, 64); err == nil {
+			return u
+		}
+	default:
+	}
+	return s
+}
+
+// origin is the source of the value at path: its own, or that of the nearest
+// enclosing key.
+func (l *loader) origin(path []string) string {
+	for n := len(path); n > 0; n-- {
+		if s, ok := l.sources[strings.Join(path[:n], sep)]; ok {
+			return s
+		}
+	}
+	return ""
+}
+
+func (l *loader) decode(cfg *Config) error {
+	hook := mapstructure.ComposeDecodeHookFunc(decodeValue)
+	err := l.k.UnmarshalWithConf("", cfg, koanf.UnmarshalConf{
+		DecoderConfig: &mapstructure.DecoderConfig{
+			Result: cfg, TagName: "koanf", ErrorUnused: true, WeaklyTypedInput: true, DecodeHook: hook,
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("decode configuration: %w", err)
+	}
+	return nil
+}
+
+// decodeValue turns checked raw values into the package's types.
+func decodeValue(_, to reflect.Type, v any) (any, error) {
+	switch to {
+	case reflect.TypeFor[Duration]():
+		return ParseDuration(fmt.Sprint(v))
+	case reflect.TypeFor[Bytes]():
+		return ParseBytes(fmt.Sprint(v))
+	case reflect.TypeFor[fleet.WorkerID]():
+		return fleet.ParseWorkerID(fmt.Sprint(v))
+	case reflect.TypeFor[policy.Spec]():
+		return parseSpec(v)
+	default:
+		return v, nil
+	}
+}
+
+// finish fills what depends on other values and checks what spans several.
+func (l *loader) finish(cfg *Config) {
+	for name, m := range cfg.Models {
+		if m.Tokenize == "" {
+			m.Tokenize = DefaultModel().Tokenize
+		}
+		cfg.Models[name] = m
+	}
+	for key, addr := range map[string]string{"frontend": cfg.Frontend.Listen, "admin": cfg.Admin.Listen} {
+		if err := checkAddress(addr); err != nil {
+			path := []string{key, "listen"}
+			l.problems = append(l.problems, badValue(l.origin(path), dotted(path), addr, err.Error()))
+		}
+	}
+	for i, r := range cfg.Workers.Static {
+		rec, err := r.Normalised()
+		if err != nil {
+			l.recordProblem(i, err)
+			continue
+		}
+		cfg.Workers.Static[i] = rec
+	}
+}
+
+func (l *loader) recordProblem(i int, err error) {
+	path := []string{"workers", "static", strconv.Itoa(i)}
+	p := Problem{Source: l.origin(path), Key: dotted(path), Reason: err.Error()}
+	if fe, ok := errors.AsType[*fleet.FieldError](err); ok {
+		p = badValue(l.origin(append(path, fe.Field)), dotted(append(path, fe.Field)), fe.Value, fe.Allowed)
+	}
+	l.problems = append(l.problems, p)
+}
+
+func checkAddress(addr string) error {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil || host == "" {
+		return errors.New("HOST:PORT with a host, as in 127.0.0.1:8080")
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || strconv.FormatUint(n, 10) != port {
+		return errors.New("a port from 0 to 65535")
+	}
+	return nil
+}

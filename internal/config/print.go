@@ -1,0 +1,96 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/routerd/routerd/fleet"
+)
+
+// YAML writes the effective configuration in the form of a file, with the
+// source of each value that is not a default as a comment at its line. It
+// holds no secret: credentials live in files that the configuration names.
+func (l *Loaded) YAML() ([]byte, error) {
+	comments := yaml.CommentMap{}
+	root := schema()
+	root.scalars(func(path []string, _ *node) {
+		if s, ok := l.sources[strings.Join(path, sep)]; ok {
+			comments["$."+dotted(path)] = []*yaml.Comment{yaml.LineComment(" " + s)}
+		}
+	})
+	tree, err := plain(root, reflect.ValueOf(l.Config))
+	if err != nil {
+		return nil, err
+	}
+	b, err := yaml.MarshalWithOptions(tree, yaml.WithComment(comments))
+	if err != nil {
+		return nil, fmt.Errorf("write configuration: %w", err)
+	}
+	return b, nil
+}
+
+// plain turns typed values back into the maps, lists and scalars of a file.
+// Keys of records that hold nothing are left out.
+func plain(n *node, v reflect.Value) (any, error) {
+	switch n.kind {
+	case section:
+		m := yaml.MapSlice{}
+		for i, key := range n.order {
+			if n.typ == reflect.TypeFor[fleet.Record]() && v.Field(i).IsZero() {
+				continue
+			}
+			child, err := plain(n.children[key], v.Field(i))
+			if err != nil {
+				return nil, err
+			}
+			m = append(m, yaml.MapItem{Key: key, Value: child})
+		}
+		return m, nil
+	case freeMap:
+		m := yaml.MapSlice{}
+		ks := v.MapKeys()
+		slices.SortFunc(ks, func(a, b reflect.Value) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+		for _, k := range ks {
+			child, err := plain(n.element, v.MapIndex(k))
+			if err != nil {
+				return nil, err
+			}
+			m = append(m, yaml.MapItem{Key: fmt.Sprint(k), Value: child})
+		}
+		return m, nil
+	case list:
+		out := []any{}
+		for i := range v.Len() {
+			child, err := plain(n.element, v.Index(i))
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, child)
+		}
+		return out, nil
+	case opaque:
+		return viaJSON(v.Interface())
+	default:
+		if s, ok := v.Interface().(fmt.Stringer); ok && n.typ.Kind() == reflect.Int64 {
+			return s.String(), nil
+		}
+		return v.Interface(), nil
+	}
+}
+
+func viaJSON(v any) (any, error) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("encode policy: %w", err)
+	}
+	var out any
+	if err := json.Unmarshal(b, &out); err != nil {
+		return nil, fmt.Errorf("decode policy: %w", err)
+	}
+	return out, nil
+}

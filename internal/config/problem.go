@@ -1,0 +1,52 @@
+package config
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/routerd/routerd/fleet"
+)
+
+// Problem is one thing that is wrong with the configuration.
+type Problem struct {
+	Source string // "routerd.yaml:3:5", an environment variable or a flag; "" for a default
+	Key    string // dotted path
+	Value  string // as given, cut to 80 bytes; "" for an unknown key
+	Reason string // what is allowed, or what is wrong
+}
+
+// Error is the problem on one line.
+func (p Problem) Error() string {
+	var b strings.Builder
+	if p.Source != "" {
+		b.WriteString(p.Source + ": ")
+	}
+	b.WriteString(p.Key + ": " + p.Reason)
+	return b.String()
+}
+
+func badValue(source, key, value, allowed string) Problem {
+	fe := &fleet.FieldError{Field: key, Value: value, Allowed: allowed}
+	return Problem{Source: source, Key: key, Value: value, Reason: strings.TrimPrefix(fe.Error(), key+": ")}
+}
+
+func unknownKey(source, key, near string) Problem {
+	reason := "unknown key"
+	if near != "" {
+		reason += "; the nearest known one is " + near
+	}
+	return Problem{Source: source, Key: key, Reason: reason}
+}
+
+// Error is every problem of a configuration; it is what Load returns for a bad
+// one.
+type Error struct{ Problems []Problem }
+
+// Error has a line for each problem.
+func (e *Error) Error() string {
+	errs := make([]error, len(e.Problems))
+	for i, p := range e.Problems {
+		errs[i] = p
+	}
+	return errors.Join(errs...).Error()
+}

@@ -1,0 +1,95 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+)
+
+//go:generate go test . -run TestTheReferenceIsFresh -update
+
+// Reference writes docs/reference/config.md: every key with its type, default,
+// range and meaning, in the order of the file.
+func Reference() string {
+	var b strings.Builder
+	b.WriteString("# Configuration\n\nGenerated from `internal/config`; change it there.\n\n" +
+		"Order: defaults, the file, environment, flags; the later wins. A key `a.b` is `ROUTERD_A__B` in the environment and `--a.b` as a flag. " +
+		"Keys below NAME or [] are set in the file only.\n\n| key | type | default | allowed | meaning |\n|---|---|---|---|---|\n")
+	reference(&b, nil, schema(), reflect.ValueOf(DefaultConfig()))
+	return b.String()
+}
+
+func reference(b *strings.Builder, path []string, n *node, v reflect.Value) {
+	at := func(key string) []string { return append(path[:len(path):len(path)], key) }
+	switch n.kind {
+	case section:
+		for i, key := range n.order {
+			reference(b, at(key), n.children[key], v.Field(i))
+		}
+	case freeMap, list:
+		name := "[]"
+		if n.kind == freeMap {
+			name = "NAME"
+		}
+		row(b, path, n, map[nodeKind]string{freeMap: "mapping", list: "list"}[n.kind], "", n.tag.Get("doc"))
+		if n.element.kind != leaf {
+			reference(b, at(name), n.element, reflect.New(n.element.typ).Elem())
+		}
+	case opaque:
+		row(b, path, n, "policy", "", "See docs/reference/admin-api.md, policies.")
+	case leaf:
+		row(b, path, n, typeName(n.typ), defaultText(path, v), n.tag.Get("doc"))
+	}
+}
+
+func row(b *strings.Builder, path []string, n *node, typ, def, doc string) {
+	fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s |\n", dotted(path), typ, def, allowedText(n.tag), doc)
+}
+
+func typeName(t reflect.Type) string {
+	switch t {
+	case reflect.TypeFor[Duration]():
+		return "duration"
+	case reflect.TypeFor[Bytes]():
+		return "size"
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		return "true or false"
+	case reflect.String:
+		return "text"
+	default:
+		return "number"
+	}
+}
+
+func defaultText(path []string, v reflect.Value) string {
+	if dotted(path) == "data_dir" {
+		return "`$XDG_STATE_HOME/routerd`, else `~/.local/state/routerd`"
+	}
+	if strings.HasSuffix(dotted(path), "NAME.tokenize") {
+		return "`" + DefaultModel().Tokenize + "`"
+	}
+	if v.IsZero() && v.Kind() == reflect.String {
+		return ""
+	}
+	return fmt.Sprintf("`%v`", v.Interface())
+}
+
+func allowedText(tag reflect.StructTag) string {
+	if one := tag.Get("oneof"); one != "" {
+		return strings.Join(strings.Fields(one), ", ")
+	}
+	low, up := tag.Get("min"), tag.Get("max")
+	if low == "" && up == "" {
+		return ""
+	}
+	if low == "" {
+		low = "0"
+	}
+	text := low + " to " + up
+	if tag.Get("off") == "true" {
+		text += ", 0s is off"
+	}
+	return text
+}

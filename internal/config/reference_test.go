@@ -1,0 +1,29 @@
+package config_test
+
+import (
+	"flag"
+	"os"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/routerd/routerd/internal/config"
+)
+
+var update = flag.Bool("update", false, "write generated files")
+
+func TestTheReferenceIsFresh(t *testing.T) {
+	const name = "../../docs/reference/config.md"
+	if *update {
+		if err := os.WriteFile(name, []byte(config.Reference()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(config.Reference(), string(got)); diff != "" {
+		t.Errorf("run go generate ./internal/config (-want +got)\n%s", diff)
+	}
+}
