@@ -1,0 +1,47 @@
+// Package sim holds simulated inference engines: small HTTP servers that speak
+// OpenAI's API the way vLLM 0.33 does, keep a block cache with LRU eviction,
+// and publish KV events over real ZMQ sockets with a replay endpoint. The demo,
+// the tests and the benchmarks use them in place of engines with GPUs.
+//
+// The package owns what an engine owns: the tokenizer, the chat template, the
+// block cache of each rank, the engine's block hashes and the event stream. It
+// shares no code with the router's own hashing and indexing, so that a mistake
+// there cannot hide behind the same mistake here.
+//
+// # Tokenizer and chat template
+//
+// Text is split by the pattern `\w+|\s+|.` with RE2's ASCII classes: a run of
+// [0-9A-Za-z_], a run of [\t\n\f\r ], or else one character (a broken UTF-8
+// byte counts as one character). The id of a piece is 256 + XXH3-64(piece) mod
+// 100,000. A message becomes "<|role|>" followed by its text; the texts of
+// content parts follow each other in order, parts without text and null content
+// add nothing. add_generation_prompt (true unless it is switched off) appends
+// "<|assistant|>". Nothing is added elsewhere, so the ids of a conversation
+// begin with the ids of each of its own beginnings.
+//
+// # Block cache
+//
+// A block is a full run of BlockSize tokens together with everything before it.
+// Its key in a plain map is that whole token path, prefixed by the adapter's
+// name. The engine hash is SHA-256(parent digest, tokens as little-endian
+// uint32, adapter name), where the root digest is SHA-256("sim" and the
+// engine's name); on the wire it is the last 8 bytes as an unsigned integer or
+// the whole 32 bytes. A running request holds its blocks; blocks that nobody
+// holds are evicted, least recently used first and the tail of a request before
+// its head. When all blocks are held, new ones are computed but not cached.
+//
+// # Time
+//
+// A request waits in order for one of the rank's slots, then pays
+// PrefillPerToken for each prompt token that is not cached and DecodePerToken
+// for each token it makes. One HTTP request takes one slot: its prompts run one
+// after another, the answers of one prompt (n) step together.
+//
+// # Goroutines
+//
+// Engine.Start starts the HTTP server (a goroutine per connection), one
+// goroutine that notices clients which have gone, and, with events on, one that
+// owns every ZMQ socket. Close ends all of them and waits.
+// Lock order: rank.mu, then publisher.mu or faults.mu; no lock is held across a
+// socket call.
+package sim
