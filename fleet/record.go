@@ -26,35 +26,35 @@ func Engines() []string { return []string{"vllm", "sglang", "llm-d", "trtllm"} }
 // the number that engines without adapter names put into their events; 0 when
 // unknown.
 type Adapter struct {
-	Name string `json:"name" koanf:"name"`
-	ID   int64  `json:"id,omitempty" koanf:"id"`
+	Name string `json:"name" koanf:"name" doc:"Name that requests use."`
+	ID   int64  `json:"id,omitempty" koanf:"id" doc:"Number in the events of engines that know no names."`
 }
 
 // Record describes one worker as its source wants it: the body of the worker
 // API and an element of `workers.static`. Zero values mean unset.
 type Record struct {
-	ID    WorkerID `json:"id" koanf:"id"`
-	Name  string   `json:"name" koanf:"name"`
-	URL   string   `json:"url" koanf:"url"`
-	Model string   `json:"model" koanf:"model"`
-	Group string   `json:"group" koanf:"group"`
+	ID    WorkerID `json:"id" koanf:"id" doc:"Number of the worker; derived from the name when 0."`
+	Name  string   `json:"name" koanf:"name" doc:"Unique name; the id when empty."`
+	URL   string   `json:"url" koanf:"url" doc:"Base URL, http://HOST:PORT."`
+	Model string   `json:"model" koanf:"model" doc:"Base model that it serves."`
+	Group string   `json:"group" koanf:"group" doc:"Routing group."`
 	// Engine is one of Engines; empty means vllm.
-	Engine string `json:"engine" koanf:"engine"`
+	Engine string `json:"engine" koanf:"engine" doc:"Engine kind: vllm, sglang, llm-d or trtllm."`
 	// BlockSize is in tokens; 0 lets the model's configuration or the engine
 	// decide.
-	BlockSize int `json:"block_size,omitempty" koanf:"block_size"`
+	BlockSize int `json:"block_size,omitempty" koanf:"block_size" doc:"Tokens a KV block; 0 asks the engine."`
 	// DPStart and DPSize give the ranks [DPStart, DPStart+DPSize).
-	DPStart int `json:"dp_start,omitempty" koanf:"dp_start"`
-	DPSize  int `json:"dp_size" koanf:"dp_size"`
+	DPStart int `json:"dp_start,omitempty" koanf:"dp_start" doc:"First data-parallel rank."`
+	DPSize  int `json:"dp_size" koanf:"dp_size" doc:"Number of data-parallel ranks; 0 is 1."`
 	// KVEvents and Replay map a rank to the ZMQ endpoint of its publisher and
 	// of its replay socket.
-	KVEvents         map[int]string    `json:"kv_events,omitempty" koanf:"kv_events"`
-	Replay           map[int]string    `json:"replay,omitempty" koanf:"replay"`
-	MaxBatchedTokens int               `json:"max_batched_tokens,omitempty" koanf:"max_batched_tokens"`
-	TotalKVBlocks    int               `json:"total_kv_blocks,omitempty" koanf:"total_kv_blocks"`
-	Labels           map[string]string `json:"labels,omitempty" koanf:"labels"`
-	Taints           []string          `json:"taints,omitempty" koanf:"taints"`
-	Adapters         []Adapter         `json:"adapters,omitempty" koanf:"adapters"`
+	KVEvents         map[int]string    `json:"kv_events,omitempty" koanf:"kv_events" doc:"ZMQ endpoint of the KV event publisher by rank."`
+	Replay           map[int]string    `json:"replay,omitempty" koanf:"replay" doc:"ZMQ endpoint of the replay socket by rank."`
+	MaxBatchedTokens int               `json:"max_batched_tokens,omitempty" koanf:"max_batched_tokens" doc:"Batch limit of the engine."`
+	TotalKVBlocks    int               `json:"total_kv_blocks,omitempty" koanf:"total_kv_blocks" doc:"KV capacity of a rank in blocks."`
+	Labels           map[string]string `json:"labels,omitempty" koanf:"labels" doc:"Free labels; policies see them as columns."`
+	Taints           []string          `json:"taints,omitempty" koanf:"taints" doc:"Taints."`
+	Adapters         []Adapter         `json:"adapters,omitempty" koanf:"adapters" doc:"LoRA adapters that it serves."`
 }
 
 // Partition is the partition that the record asks for.

@@ -1,0 +1,132 @@
+package fleet_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/routerd/routerd/fleet"
+)
+
+func TestWorkerIDsAreReadFromNumbersAndText(t *testing.T) {
+	for _, c := range []struct {
+		in   string
+		want fleet.WorkerID
+		ok   bool
+	}{
+		{`5`, 5, true},
+		{`"5"`, 5, true},
+		{`18446744073709551615`, 1<<64 - 1, true},
+		{`"18446744073709551615"`, 1<<64 - 1, true},
+		{`18446744073709551616`, 0, false},
+		{`-1`, 0, false},
+		{`1.0`, 0, false},
+		{`"w1"`, 0, false},
+		{`true`, 0, false},
+	} {
+		var got fleet.WorkerID
+		err := json.Unmarshal([]byte(c.in), &got)
+		if (err == nil) != c.ok || got != c.want {
+			t.Errorf("%s: got %v, %v", c.in, got, err)
+		}
+	}
+}
+
+func TestAnIDComesFromTheName(t *testing.T) {
+	r, err := fleet.Record{Name: "w1", URL: "http://127.0.0.1:1"}.Normalised()
+	if err != nil || r.ID != fleet.IDFromName("w1") || r.ID == 0 || r.ID >= 1<<53 {
+		t.Errorf("got %v, %v", r.ID, err)
+	}
+	r, err = fleet.Record{ID: 7, URL: "http://127.0.0.1:1"}.Normalised()
+	if err != nil || r.Name != "7" {
+		t.Errorf("got name %q, %v", r.Name, err)
+	}
+}
+
+func TestARecordIsFilledWithDefaults(t *testing.T) {
+	got, err := fleet.Record{ID: 1, Name: "w1", URL: "HTTP://LocalHost:18000/"}.Normalised()
+	want := fleet.Record{ID: 1, Name: "w1", URL: "http://localhost:18000", Model: "default", Group: "default", Engine: "vllm", DPSize: 1}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("%v (-want +got)\n%s", err, diff)
+	}
+	again, err := got.Normalised()
+	if err != nil || !again.Equal(got) {
+		t.Errorf("normalising twice changed %+v to %+v (%v)", got, again, err)
+	}
+}
+
+func TestM2_IPv6AddressesStandInBrackets(t *testing.T) {
+	r := fleet.Record{ID: 1, URL: "http://[::1]:8001", KVEvents: map[int]string{0: "tcp://[::1]:5601"}}
+	if _, err := r.Normalised(); err != nil {
+		t.Error(err)
+	}
+	r.KVEvents[0] = "tcp://::1:5601"
+	if _, err := r.Normalised(); err == nil {
+		t.Error("tcp://::1:5601 was accepted")
+	}
+}
+
+func TestRecordsOutOfRangeNameTheField(t *testing.T) {
+	good := func() fleet.Record { return fleet.Record{ID: 1, Name: "w", URL: "http://127.0.0.1:1"} }
+	for _, c := range []struct {
+		field  string
+		change func(*fleet.Record)
+	}{
+		{"name", func(r *fleet.Record) { r.ID, r.Name = 0, "" }},
+		{"name", func(r *fleet.Record) { r.Name = strings.Repeat("n", 257) }},
+		{"name", func(r *fleet.Record) { r.Name = "a\nb" }},
+		{"name", func(r *fleet.Record) { r.Name = "a\xffb" }},
+		{"url", func(r *fleet.Record) { r.URL = "" }},
+		{"url", func(r *fleet.Record) { r.URL = "127.0.0.1:8000" }},
+		{"url", func(r *fleet.Record) { r.URL = "https://127.0.0.1:8000" }},
+		{"url", func(r *fleet.Record) { r.URL = "http://::1:8001" }},
+		{"url", func(r *fleet.Record) { r.URL = "http://127.0.0.1:0" }},
+		{"url", func(r *fleet.Record) { r.URL = "http://127.0.0.1:65536" }},
+		{"url", func(r *fleet.Record) { r.URL = "http://127.0.0.1:1/?x=1" }},
+		{"url", func(r *fleet.Record) { r.URL = "http://user:secret@127.0.0.1:1" }},
+		{"engine", func(r *fleet.Record) { r.Engine = "ollama" }},
+		{"block_size", func(r *fleet.Record) { r.BlockSize = -1 }},
+		{"dp_size", func(r *fleet.Record) { r.DPSize = 4097 }},
+		{"dp_start", func(r *fleet.Record) { r.DPStart = 4096 }},
+		{"kv_events", func(r *fleet.Record) { r.KVEvents = map[int]string{1: "tcp://127.0.0.1:1"} }},
+		{"kv_events.0", func(r *fleet.Record) { r.KVEvents = map[int]string{0: "tcp://127.0.0.1"} }},
+		{"replay.0", func(r *fleet.Record) { r.Replay = map[int]string{0: "udp://127.0.0.1:1"} }},
+		{"adapters[0].name", func(r *fleet.Record) { r.Adapters = []fleet.Adapter{{}} }},
+		{"adapters[1].name", func(r *fleet.Record) { r.Adapters = []fleet.Adapter{{Name: "a"}, {Name: "a"}} }},
+		{"taints[0]", func(r *fleet.Record) { r.Taints = []string{""} }},
+		{"labels.zone", func(r *fleet.Record) { r.Labels = map[string]string{"zone": strings.Repeat("z", 257)} }},
+	} {
+		r := good()
+		c.change(&r)
+		_, err := r.Normalised()
+		var fe *fleet.FieldError
+		if !errors.As(err, &fe) || fe.Field != c.field {
+			t.Errorf("want an error about %s, got %v", c.field, err)
+		} else if strings.Contains(err.Error(), "secret") {
+			t.Errorf("the error repeats a password: %v", err)
+		}
+	}
+}
+
+func TestRanksAndPartitionOfARecord(t *testing.T) {
+	r := fleet.Record{DPStart: 2, DPSize: 3, Model: "m"}
+	if diff := cmp.Diff([]uint32{2, 3, 4}, r.Ranks()); diff != "" {
+		t.Error(diff)
+	}
+	if got := r.Partition().String(); got != "m:default" {
+		t.Error(got)
+	}
+}
+
+func TestWorkersOrderByIDThenRank(t *testing.T) {
+	a, b, c := fleet.Worker{ID: 1, Rank: 2}, fleet.Worker{ID: 2, Rank: 0}, fleet.Worker{ID: 2, Rank: 1}
+	if a.Compare(b) >= 0 || b.Compare(c) >= 0 || c.Compare(c) != 0 {
+		t.Error("order is wrong")
+	}
+	if c.String() != "2/1" {
+		t.Error(c.String())
+	}
+}
