@@ -1,0 +1,100 @@
+package wire_test
+
+import (
+	"errors"
+	"runtime"
+	"testing"
+
+	"github.com/routerd/routerd/ingress/wire"
+	"github.com/routerd/routerd/ingress/wire/wiretest"
+)
+
+func TestDecodingReusesItsBatch(t *testing.T) {
+	payload := wiretest.Messages(t, "vllm_0_33_0_chain")[0][2]
+	var b wire.Batch
+	got := testing.AllocsPerRun(100, func() {
+		if err := wire.DecodeBatch(payload, &b); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if got > 0 {
+		t.Errorf("%v allocations a batch, want 0", got)
+	}
+}
+
+func TestHostileLengthsReserveNoMemory(t *testing.T) {
+	payloads := [][]byte{
+		{0xdd, 0x7f, 0xff, 0xff, 0xff},
+		{0x92, 0, 0x91, 0x93, 0xab, 'B', 'l', 'o', 'c', 'k', 'S', 't', 'o', 'r', 'e', 'd', 0xdd, 0x7f, 0xff, 0xff, 0xff},
+		{0x92, 0, 0x91, 0x81, 0xdb, 0x7f, 0xff, 0xff, 0xff},
+	}
+	var before, after runtime.MemStats
+	var b wire.Batch
+	runtime.ReadMemStats(&before)
+	for range 100 {
+		for _, p := range payloads {
+			if err := wire.DecodeBatch(p, &b); err == nil {
+				t.Fatal("no error")
+			}
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if grown := after.TotalAlloc - before.TotalAlloc; grown > 1<<20 {
+		t.Errorf("%d bytes allocated for 300 payloads of at most 21 bytes", grown)
+	}
+}
+
+func TestEveryCutAndEveryFlippedByteIsSurvived(t *testing.T) {
+	var b wire.Batch
+	for _, name := range []string{"vllm_0_33_0_groups", "vllm_0_23_0_extra_keys", "sglang_0_5_10_bigram_dp1", "vllm_0_33_0_extra_keys"} {
+		payload := wiretest.Messages(t, name)[0][2]
+		for i := range payload {
+			if err := wire.DecodeBatch(payload[:i], &b); !errors.Is(err, wire.ErrCorrupt) {
+				t.Fatalf("%s cut at %d: error %v", name, i, err)
+			}
+			for _, flip := range []byte{0x01, 0x80, 0xff} {
+				changed := append([]byte(nil), payload...)
+				changed[i] ^= flip
+				_ = wire.DecodeBatch(changed, &b)
+			}
+		}
+	}
+}
+
+func FuzzDecodeBatch(f *testing.F) {
+	for _, name := range wiretest.Names(f, "*") {
+		for i, frames := range wiretest.Messages(f, name) {
+			if i < 8 && len(frames) > 0 {
+				f.Add(frames[len(frames)-1])
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, payload []byte) {
+		var b wire.Batch
+		if err := wire.DecodeBatch(payload, &b); err != nil && len(b.Events) > 0 {
+			t.Fatal("an error with events")
+		}
+		size := 0
+		for _, e := range b.Events {
+			size += len(e.Tokens) + len(e.Hashes)
+			if e.Opaque && e.OpaqueFrom >= len(e.Hashes) {
+				t.Fatal("opaque block beyond the list")
+			}
+		}
+		if size > len(payload) {
+			t.Fatalf("%d items out of %d bytes", size, len(payload))
+		}
+	})
+}
+
+func BenchmarkDecodeBatch(b *testing.B) {
+	payload := wiretest.Messages(b, "vllm_0_33_0_groups")[0][2]
+	var batch wire.Batch
+	b.SetBytes(int64(len(payload)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := wire.DecodeBatch(payload, &batch); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
