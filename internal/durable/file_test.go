@@ -1,0 +1,67 @@
+package durable_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/routerd/routerd/internal/durable"
+)
+
+func TestAFileIsReplacedWholeWithItsMode(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "f")
+	for _, text := range []string{"first", "second"} {
+		if err := durable.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(name)
+		if err != nil || string(got) != text {
+			t.Errorf("got %q, %v", got, err)
+		}
+	}
+	info, err := os.Stat(name)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+	entries, err := os.ReadDir(filepath.Dir(name))
+	if err != nil || len(entries) != 1 {
+		t.Errorf("left %v, %v", entries, err)
+	}
+}
+
+func TestAFailedWriteLeavesNothingBehind(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "folder")
+	if err := os.MkdirAll(filepath.Join(name, "full"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := durable.WriteFile(name, []byte("x"), 0o600); err == nil {
+		t.Error("a folder was replaced by a file")
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 1 {
+		t.Errorf("left %v, %v", entries, err)
+	}
+}
+
+func TestCleanTempRemovesOnlyHalfWrittenFiles(t *testing.T) {
+	dir := t.TempDir()
+	for _, n := range []string{".writing-123", "kept"} {
+		if err := os.WriteFile(filepath.Join(dir, n), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := durable.CleanTemp(dir); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 1 || entries[0].Name() != "kept" {
+		t.Errorf("left %v, %v", entries, err)
+	}
+}
+
+func TestRemovingAMissingFileIsNoError(t *testing.T) {
+	if err := durable.Remove(filepath.Join(t.TempDir(), "none")); err != nil {
+		t.Error(err)
+	}
+}
