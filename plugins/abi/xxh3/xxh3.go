@@ -1,9 +1,12 @@
-package abi
+// Package xxh3 is the 64-bit XXH3 hash with seed 0. It stands apart from package
+// abi so that a guest that only needs ids does not carry the manifest parser. It
+// is pure: no state, no allocation, safe for concurrent use.
+package xxh3
 
 import "math/bits"
 
-// XXH3 is the 64-bit XXH3 hash of s with seed 0. It allocates nothing.
-func XXH3(s string) uint64 {
+// Sum is the 64-bit XXH3 hash of s with seed 0. It allocates nothing.
+func Sum(s string) uint64 {
 	switch n := len(s); {
 	case n > 240:
 		return xxhLong(s)
