@@ -1,0 +1,43 @@
+// Package meter makes a guest module safe to compile and to run: it decodes the whole module within static
+// limits (ABI §7.2) and writes it anew with fuel metering in every body (fuel/1, ABI §8).
+//
+// # What it owns
+//
+// The section walk and all limits; extraction of the manifest bytes, imports and exports (their judgement is
+// the host's); the decoder and encoder of core 2.0 with SIMD; where charges and checks stand.
+//
+//	m, err := meter.Decode(wasm, meter.DefaultLimits())  // *meter.Error names code, step, item, allowed
+//	out, err := m.Rewrite(meter.Options{MemoryMaxPages: 64, StartFuel: 10_000, Slice: 10_000})
+//
+// # Invariants
+//
+// No guest byte range is copied into the output but names of imports and exports and the content of data
+// segments: an engine sees only what was decoded, in its shortest form. Every index of the input is checked
+// against the size of its space, so a guest cannot name what the rewrite adds: the global __fuel, the import
+// routerd_v1.__refuel and up to two locals per body. Decode and Rewrite never panic, whatever the bytes.
+//
+// # Where charges stand
+//
+// A segment is a run of instructions that are executed together. One begins at function entry, after a loop,
+// if, else or br_if, and after an end where control can join: the end of an if, and of a block that a branch
+// names. The end of a loop and of a block that no branch names begin none; code that follows br, br_table,
+// return or unreachable is in no segment and free. A segment's price is subtracted from __fuel at its
+// beginning: Instruction for each instruction (else and end are none; block, loop and if belong to the segment
+// before them), MemoryAccess more for loads and stores, (parameters + locals) / LocalsDivisor more if it does
+// not begin the function, and for the first one the entry price. A segment at a loop head costs at least 1.
+//
+// # Where checks stand
+//
+// A check calls the refuel import when __fuel is below zero. Checks stand at function entry, loop heads and
+// before each operation charged by length; further where more than a tenth of a slice would otherwise be charged
+// unchecked on some path (long segments are split for it), and in the first segment after a call that costs more
+// than 3, so that a deep stack that unwinds meets checks too. Splitting and checking change no price: used fuel
+// is granted − left, exact and the same on every host.
+//
+// The refuel import must leave __fuel at zero or more, or end the call: the guest does not look again.
+// Grant is its arithmetic. A memory operation over BulkMaxBytes or a table operation over BulkMaxElements is
+// charged 2^62, which no budget covers. memory.grow by more pages than the memory's maximum can only answer
+// −1, so it is charged as one page.
+//
+// The package starts no goroutine and keeps no state; a Module is immutable.
+package meter

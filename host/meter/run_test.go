@@ -1,0 +1,96 @@
+package meter_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+
+	"github.com/routerd/routerd/host/meter"
+)
+
+const slice = 10_000
+
+var (
+	options  = meter.Options{MemoryMaxPages: 64, StartFuel: slice, Slice: slice}
+	errSpent = errors.New("fuel spent")
+)
+
+func rewrite(t testing.TB, wasm []byte) []byte {
+	t.Helper()
+	out, err := decode(t, wasm).Rewrite(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// machine runs one metered module the way a host does.
+type machine struct {
+	mod     api.Module
+	fuel    api.MutableGlobal
+	rest    uint64 // what may still be granted
+	granted uint64
+	refuels int
+}
+
+// refuel is the imported function.
+func (m *machine) refuel(_ context.Context, mod api.Module, _ []uint64) {
+	g := mod.ExportedGlobal(meter.FuelGlobal).(api.MutableGlobal)
+	grant, ok := meter.Grant(int64(g.Get()), m.rest, slice)
+	if !ok {
+		panic(errSpent)
+	}
+	m.refuels++
+	m.rest -= grant
+	m.granted += grant
+	g.Set(g.Get() + grant)
+}
+
+func newRuntime(t testing.TB, m *machine) wazero.Runtime {
+	t.Helper()
+	ctx := t.Context()
+	rt := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().WithMemoryLimitPages(64))
+	t.Cleanup(func() { rt.Close(context.Background()) })
+	_, err := rt.NewHostModuleBuilder(meter.RefuelModule).NewFunctionBuilder().
+		WithGoModuleFunction(api.GoModuleFunc(m.refuel), nil, nil).Export(meter.RefuelName).Instantiate(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rt
+}
+
+// newMachine instantiates a metered module with a budget for its start section.
+func newMachine(t testing.TB, metered []byte, budget uint64) (*machine, error) {
+	t.Helper()
+	m := &machine{rest: budget, granted: slice}
+	mod, err := newRuntime(t, m).Instantiate(t.Context(), metered)
+	if err != nil {
+		return m, err
+	}
+	m.mod = mod
+	m.fuel = mod.ExportedGlobal(meter.FuelGlobal).(api.MutableGlobal)
+	return m, nil
+}
+
+// call runs an export under a budget and returns the fuel used, in all.
+func (m *machine) call(t testing.TB, budget uint64, name string, args ...uint64) ([]uint64, uint64, error) {
+	t.Helper()
+	first := min(budget, slice)
+	m.rest, m.granted, m.refuels = budget-first, first, 0
+	m.fuel.Set(first)
+	res, err := m.mod.ExportedFunction(name).Call(t.Context(), args...)
+	return res, m.granted - m.fuel.Get(), err
+}
+
+// plain instantiates the original.
+func plain(t testing.TB, wasm []byte) api.Module {
+	t.Helper()
+	mod, err := newRuntime(t, &machine{}).Instantiate(t.Context(), wasm)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mod
+}
