@@ -7,3 +7,5 @@
 // Names never change meaning or unit; a new one is added at the end of its
 // table with the minor version that brought it.
 package abi
+
+//go:generate go run ./gen
