@@ -1,10 +1,12 @@
 package policy
 
 import (
-	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -38,30 +40,64 @@ type ScorerSpec struct {
 	OnError   string   `json:"on_error,omitempty"`
 }
 
-// later names the parts of a specification that this version knows but does
-// not run.
-var later = []string{"filters", "lora", "policy"}
-
-// ParseSpec reads a specification strictly: an unknown or repeated key, a
-// stage of a kind that is not supported, or a value out of range is an error
-// that names it.
+// ParseSpec reads a specification strictly: an unknown, misspelt or repeated
+// key, a stage of a kind that is not supported, or a value out of range is an
+// error that names it.
 func ParseSpec(b []byte) (Spec, error) {
-	var probe map[string]json.RawMessage
-	if err := json.Unmarshal(b, &probe); err != nil {
-		return Spec{}, &fleet.FieldError{Field: "policy", Value: string(b), Allowed: "a JSON object: " + err.Error()}
+	top, err := objectOf("policy", b)
+	if err != nil {
+		return Spec{}, err
 	}
-	for _, k := range later {
-		if v, ok := probe[k]; ok {
-			return Spec{}, &fleet.FieldError{Field: k, Value: string(v), Allowed: "nothing: " + k + " stages are not supported by this version"}
-		}
+	if err := checkSpecKeys(top); err != nil {
+		return Spec{}, err
 	}
-	dec := json.NewDecoder(bytes.NewReader(b))
-	dec.DisallowUnknownFields()
 	var s Spec
-	if err := dec.Decode(&s); err != nil {
-		return Spec{}, &fleet.FieldError{Field: "policy", Value: string(b), Allowed: "scorers[{use, weight, normalise, config, on_error}], picker{use, config}, fallback: " + err.Error()}
+	if err := json.Unmarshal(b, &s); err != nil {
+		field, value := "policy", string(b)
+		if t, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+			field, value = t.Field, t.Value
+		}
+		return Spec{}, &fleet.FieldError{Field: field, Value: value, Allowed: "scorers[{use, weight, normalise, config, on_error}], picker{use, config}, fallback"}
 	}
 	return s.Normalised()
+}
+
+// checkSpecKeys compares keys exactly, where the JSON package would overlook
+// the case of letters.
+func checkSpecKeys(top map[string]json.RawMessage) error {
+	for _, k := range []string{"filters", "lora", "policy"} {
+		if v, ok := top[k]; ok {
+			return &fleet.FieldError{Field: k, Value: string(v), Allowed: "nothing: " + k + " stages are not supported by this version"}
+		}
+	}
+	if err := onlyKeys("policy", top, "scorers", "picker", "fallback"); err != nil {
+		return err
+	}
+	var picker map[string]json.RawMessage
+	if json.Unmarshal(top["picker"], &picker) == nil {
+		if err := onlyKeys("picker", picker, "use", "config"); err != nil {
+			return err
+		}
+	}
+	var scorers []map[string]json.RawMessage
+	if json.Unmarshal(top["scorers"], &scorers) != nil {
+		return nil // its type is refused later, by name
+	}
+	for i, sc := range scorers {
+		if err := onlyKeys(fmt.Sprintf("scorers[%d]", i), sc, "use", "weight", "normalise", "config", "on_error"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func onlyKeys(field string, object map[string]json.RawMessage, allowed ...string) error {
+	for _, k := range slices.Sorted(maps.Keys(object)) {
+		if !slices.Contains(allowed, k) {
+			return &fleet.FieldError{Field: field, Value: k, Allowed: strings.Join(allowed, ", ")}
+		}
+	}
+	return nil
 }
 
 // Normalised fills the defaults, so that two spellings of one policy compare
@@ -112,12 +148,15 @@ func (sc *ScorerSpec) normalise(field string) error {
 	if sc.OnError == "" {
 		sc.OnError = "fallback"
 	}
-	for _, f := range []struct{ field, value, allowed string }{
-		{"normalise", sc.Normalise, "none minmax rank"},
-		{"on_error", sc.OnError, "fallback skip fail"},
+	for _, f := range []struct {
+		field, value string
+		allowed      []string
+	}{
+		{"normalise", sc.Normalise, []string{"none", "minmax", "rank"}},
+		{"on_error", sc.OnError, []string{"fallback", "skip", "fail"}},
 	} {
-		if !contains(f.allowed, f.value) {
-			return &fleet.FieldError{Field: field + "." + f.field, Value: f.value, Allowed: strings.ReplaceAll(f.allowed, " ", ", ")}
+		if !slices.Contains(f.allowed, f.value) {
+			return &fleet.FieldError{Field: field + "." + f.field, Value: f.value, Allowed: strings.Join(f.allowed, ", ")}
 		}
 	}
 	kind, name, ok := strings.Cut(sc.Use, ":")
@@ -125,13 +164,4 @@ func (sc *ScorerSpec) normalise(field string) error {
 		return &fleet.FieldError{Field: field + ".use", Value: sc.Use, Allowed: "builtin:NAME, module:NAME or module:NAME@sha256:HEX"}
 	}
 	return nil
-}
-
-func contains(words, w string) bool {
-	for _, x := range strings.Fields(words) {
-		if x == w {
-			return true
-		}
-	}
-	return false
 }

@@ -72,6 +72,9 @@ type Table struct {
 	Rows []fleet.Worker
 	// Seed is the request's, the same over all its attempts.
 	Seed uint64
+	// Sequence counts the partition's requests before this one, advisory ones
+	// left out; the same over all attempts of a request.
+	Sequence uint64
 	// Flags are the frame's in-flags (abi.Flag…).
 	Flags uint32
 	// Overrides are the request's configuration overrides by name; nil for none.
@@ -88,7 +91,7 @@ type Table struct {
 func (t *Table) Reset(n int, set ColumnSet) {
 	t.Rows = slices.Grow(t.Rows[:0], n)[:n]
 	clear(t.Rows)
-	t.Seed, t.Flags, t.Overrides = 0, 0, nil
+	t.Seed, t.Sequence, t.Flags, t.Overrides = 0, 0, 0, nil
 	t.set = set
 	t.fields = [abi.NumFields]float64{}
 	for i := range t.columns {

@@ -1,0 +1,73 @@
+package policy
+
+import (
+	"errors"
+	"slices"
+)
+
+// ErrOutOfTime is the cause that ends a decision's context when its time is
+// over: the decision is then made by the fallback instead of failing.
+var ErrOutOfTime = errors.New("decision is out of time")
+
+// By tells who chose.
+type By string
+
+// Who chose a worker.
+const (
+	ByPolicy   By = "policy"
+	ByFallback By = "fallback"
+	ByPin      By = "pin"
+	BySession  By = "session"
+)
+
+// Tie tells how many rows shared the highest total and, when more than one did,
+// the number in [0, 1) that chose among them.
+type Tie struct {
+	Rows int
+	Draw float64
+}
+
+// Decision is what a revision made of a table. It is owned by one decision at a
+// time and reused: Decide overwrites it, its slices keep their memory.
+type Decision struct {
+	Row int
+	By  By
+	// Totals has the weighted sum of each row, of the fallback where it chose.
+	Totals []float64
+	// StageScores has the scores of each scorer of the pipeline, in its order;
+	// nil for one that abstained, faulted or was not called.
+	StageScores [][]float64
+	Tie         Tie
+	// Fault is the first fault; nil when there was none.
+	Fault *Fault
+	// Fuel is the sum over the stages.
+	Fuel uint64
+	// Cleaned counts scores that were no opinion and became the median.
+	Cleaned int
+	// Abstained counts scorers that had no opinion on the whole request.
+	Abstained int
+
+	buffers    [][]float64
+	normalised []float64
+	spare      []float64
+	order      []int32
+}
+
+func (d *Decision) reset(rows, stages int) {
+	d.Row, d.By, d.Tie, d.Fault = 0, ByPolicy, Tie{}, nil
+	d.Fuel, d.Cleaned, d.Abstained = 0, 0, 0
+	d.Totals = slices.Grow(d.Totals[:0], rows)[:rows]
+	clear(d.Totals)
+	d.normalised = slices.Grow(d.normalised[:0], rows)[:rows]
+	for len(d.buffers) < stages {
+		d.buffers = append(d.buffers, nil)
+	}
+	d.StageScores = slices.Grow(d.StageScores[:0], stages)[:stages]
+	clear(d.StageScores)
+}
+
+// buffer is the stage's score space for a number of rows.
+func (d *Decision) buffer(stage, rows int) []float64 {
+	d.buffers[stage] = slices.Grow(d.buffers[stage][:0], rows)[:rows]
+	return d.buffers[stage]
+}

@@ -1,0 +1,233 @@
+package policy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// State is what an operator sees of a revision.
+type State string
+
+// States of a revision.
+const (
+	Ready   State = "ready"   // made and kept, not published
+	Active  State = "active"  // published in at least one handle
+	Tripped State = "tripped" // published, its fallback decides
+	Retired State = "retired" // given up; closes with its last call
+)
+
+// Revision is an immutable, numbered policy: a specification with every module
+// pinned by digest, compiled. It counts references: its maker holds one until
+// Retire, each handle that publishes it one, each running decision one. When
+// the last goes, whoever let it go closes the stages; no timer does. Safe for
+// concurrent use.
+type Revision struct {
+	name     string
+	number   int
+	spec     Spec
+	digests  []string
+	pipeline *Pipeline
+	guardOff bool
+
+	refs      atomic.Int64
+	published atomic.Int64
+	retired   atomic.Bool
+	closed    chan struct{}
+	closeErr  error // written before closed is closed
+
+	guard   guard
+	tripped atomic.Bool
+	counts  counts
+}
+
+type counts struct {
+	mu        sync.Mutex // guards all below
+	calls     uint64
+	fallbacks uint64
+	cleaned   uint64
+	abstained uint64
+	faults    map[string]uint64
+}
+
+// Stats are a revision's counts since it was made.
+type Stats struct {
+	Calls     uint64            // decisions
+	Fallbacks uint64            // of these, made by the fallback
+	Cleaned   uint64            // scores that were no opinion
+	Abstained uint64            // scorer calls without an opinion
+	Trips     uint64            // times that the guard tripped the revision
+	Faults    map[string]uint64 // by reason
+}
+
+// RevisionOption changes how a revision behaves.
+type RevisionOption func(*Revision)
+
+// GuardOff makes a revision that never trips: faults are answered by the
+// fallback and counted, and the next call tries again.
+func GuardOff() RevisionOption { return func(r *Revision) { r.guardOff = true } }
+
+// NewRevision makes a revision from a compiled pipeline, which it owns from now
+// on. The caller holds one reference and gives it up by Retire.
+func NewRevision(name string, number int, spec Spec, p *Pipeline, digests []string, opts ...RevisionOption) *Revision {
+	r := &Revision{
+		name: name, number: number, spec: spec, digests: slices.Clone(digests), pipeline: p,
+		closed: make(chan struct{}), counts: counts{faults: map[string]uint64{}},
+	}
+	for _, o := range opts {
+		o(r)
+	}
+	r.refs.Store(1)
+	return r
+}
+
+// Name is the policy's name.
+func (r *Revision) Name() string { return r.name }
+
+// Number is the revision's number within its policy, from 1.
+func (r *Revision) Number() int { return r.number }
+
+// Spec is the specification. The caller must not change what it points to.
+func (r *Revision) Spec() Spec { return r.spec }
+
+// Digests are the digests of the modules. The caller must not change them.
+func (r *Revision) Digests() []string { return r.digests }
+
+// Columns is what a table must hold for this revision and its fallback.
+func (r *Revision) Columns() ColumnSet { return r.pipeline.columns }
+
+// Stages names the scorers in pipeline order.
+func (r *Revision) Stages() []string { return r.pipeline.Stages() }
+
+// State tells what the revision is doing.
+func (r *Revision) State() State {
+	switch {
+	case r.retired.Load():
+		return Retired
+	case r.tripped.Load():
+		return Tripped
+	case r.published.Load() > 0:
+		return Active
+	}
+	return Ready
+}
+
+// CheckOverrides refuses per-request overrides that would not reach a scorer or
+// are out of range, with a *fleet.FieldError.
+func (r *Revision) CheckOverrides(overrides map[string]json.RawMessage) error {
+	if len(overrides) == 0 {
+		return nil
+	}
+	return r.pipeline.checkOverrides(overrides)
+}
+
+// Decide picks a row of t, which must have at least one. A fault is answered
+// by the fallback and reported in d, unless the stage's on_error says
+// otherwise; with "fail" the *Fault is the error. When ctx ends by
+// ErrOutOfTime the fallback decides; when it ends otherwise its cause is the
+// error and d is not to be read. The caller holds a reference.
+func (r *Revision) Decide(ctx context.Context, t *Table, d *Decision) error {
+	if r.tripped.Load() {
+		d.reset(t.Len(), len(r.pipeline.stages))
+		r.pipeline.decideByFallback(ctx, t, d)
+		r.count(d)
+		return nil
+	}
+	err := r.pipeline.run(ctx, t, d)
+	failure, failed := errors.AsType[*stageFailure](err)
+	if err != nil && !failed {
+		return err
+	}
+	if r.guard.note(time.Now(), d.Fault, r.guardOff) {
+		r.tripped.Store(true)
+	}
+	if failed && failure.onError == "fail" {
+		r.count(d)
+		return failure.fault
+	}
+	if failed {
+		r.pipeline.decideByFallback(ctx, t, d)
+	}
+	r.count(d)
+	return nil
+}
+
+// Retry lets the operator give a tripped revision another chance.
+func (r *Revision) Retry() {
+	r.guard.reset()
+	r.tripped.Store(false)
+}
+
+// Stats returns the revision's counts.
+func (r *Revision) Stats() Stats {
+	r.guard.mu.Lock()
+	trips := r.guard.trips
+	r.guard.mu.Unlock()
+	r.counts.mu.Lock()
+	defer r.counts.mu.Unlock()
+	c := &r.counts
+	return Stats{c.calls, c.fallbacks, c.cleaned, c.abstained, trips, maps.Clone(c.faults)}
+}
+
+// Release gives up a reference from Handle.Acquire.
+func (r *Revision) Release() {
+	if r.refs.Add(-1) != 0 {
+		return
+	}
+	r.closeErr = r.pipeline.close()
+	close(r.closed)
+}
+
+// Retire gives up the maker's reference: the revision closes as soon as no
+// handle publishes it and its last call has ended. Further calls do nothing.
+func (r *Revision) Retire() {
+	if !r.retired.Swap(true) {
+		r.Release()
+	}
+}
+
+// Closed is closed once the stages are; then CloseErr tells how that went.
+func (r *Revision) Closed() <-chan struct{} { return r.closed }
+
+// CloseErr is what closing the stages returned; nil before Closed.
+func (r *Revision) CloseErr() error {
+	select {
+	case <-r.closed:
+		return r.closeErr
+	default:
+		return nil
+	}
+}
+
+// acquire takes a reference unless the last one has gone.
+func (r *Revision) acquire() bool {
+	for {
+		n := r.refs.Load()
+		if n == 0 {
+			return false
+		}
+		if r.refs.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+func (r *Revision) count(d *Decision) {
+	c := &r.counts
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calls++
+	c.cleaned += uint64(d.Cleaned)
+	c.abstained += uint64(d.Abstained)
+	if d.By == ByFallback {
+		c.fallbacks++
+	}
+	if d.Fault != nil {
+		c.faults[d.Fault.Reason]++
+	}
+}

@@ -1,0 +1,50 @@
+package policy
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/routerd/routerd/plugins/abi"
+)
+
+// leastLoad prefers the rank with the fewest active requests.
+type leastLoad struct{}
+
+func (leastLoad) Columns() ColumnSet {
+	var set ColumnSet
+	set.AddStd(abi.ColLoadActiveRequests)
+	return set
+}
+
+func (leastLoad) Score(_ context.Context, t *Table, scores []float64, _ *StageReport) (Verdict, error) {
+	for i, a := range t.Column(abi.ColLoadActiveRequests)[:len(scores)] {
+		scores[i] = -a
+	}
+	return Scored, nil
+}
+
+func (leastLoad) CheckOverride(string, json.RawMessage) (bool, error) { return false, nil }
+
+func (leastLoad) Close() error { return nil }
+
+// roundRobin takes the candidates in turn. It holds no state: the turn is the
+// table's Sequence, the partition's own count of requests, which keeps its
+// value over the attempts of one request and is not moved by advisory ones. So
+// the same requests in the same order get the same ranks in every partition.
+// The candidate after the one whose turn it is scores -1, the next -2.
+type roundRobin struct{}
+
+func (roundRobin) Columns() ColumnSet { return ColumnSet{} }
+
+func (roundRobin) Score(_ context.Context, t *Table, scores []float64, _ *StageReport) (Verdict, error) {
+	n := len(scores)
+	turn := int(t.Sequence % uint64(n))
+	for i := range scores {
+		scores[i] = -float64((i - turn + n) % n)
+	}
+	return Scored, nil
+}
+
+func (roundRobin) CheckOverride(string, json.RawMessage) (bool, error) { return false, nil }
+
+func (roundRobin) Close() error { return nil }

@@ -1,0 +1,81 @@
+package reserve
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// Kind is how a reservation ended.
+type Kind string
+
+// The ways in which a reservation ends.
+const (
+	Completed Kind = "completed" // the answer ended as it should
+	Failed    Kind = "failed"    // the worker failed
+	Cancelled Kind = "cancelled" // the caller has gone
+	Expired   Kind = "expired"   // its owner was silent for too long
+	Withdrawn Kind = "withdrawn" // the worker's record is gone
+)
+
+// Outcome tells how a reservation ended.
+type Outcome struct {
+	Kind Kind
+	// FirstToken is when the first token came; zero when none did.
+	FirstToken time.Time
+}
+
+// Reservation owns a booking and has exactly one release. Safe for concurrent
+// use; every method is harmless after the release.
+type Reservation struct {
+	book    *Book
+	id      string
+	key     Key
+	booking Booking
+
+	released   atomic.Bool
+	firstToken atomic.Int64 // Unix nanoseconds; 0 = none yet
+}
+
+// Key is the identity of the booking.
+func (r *Reservation) Key() Key { return r.key }
+
+// FirstToken tells that the first token came at now, which completes the
+// prefill. Further calls do nothing.
+func (r *Reservation) FirstToken(now time.Time) {
+	if r.firstToken.CompareAndSwap(0, now.UnixNano()) {
+		r.PrefillComplete()
+	}
+}
+
+// PrefillComplete takes the prompt out of the rank's tokens to be prefilled.
+// Further calls do nothing.
+func (r *Reservation) PrefillComplete() {
+	if !r.released.Load() {
+		r.booking.PrefillComplete()
+	}
+}
+
+// OutputBlocks adds n blocks that the answer has filled to the rank's blocks;
+// n below 1 does nothing.
+func (r *Reservation) OutputBlocks(n int) {
+	if n > 0 && !r.released.Load() {
+		r.booking.AddBlocks(n)
+	}
+}
+
+// Released tells whether the reservation has ended.
+func (r *Reservation) Released() bool { return r.released.Load() }
+
+// Release ends the reservation: drops the booking, then frees the selection id.
+// It reports whether this call did so; all later ones do nothing.
+func (r *Reservation) Release(o Outcome) bool {
+	if r.released.Swap(true) {
+		return false
+	}
+	if at := r.firstToken.Load(); at != 0 && o.FirstToken.IsZero() {
+		o.FirstToken = time.Unix(0, at)
+	}
+	r.booking.Drop(o)
+	r.book.forget(r, true)
+	return true
+}
