@@ -64,7 +64,7 @@ fmt: ## Format the Go files and sort their imports
 
 .PHONY: lint
 lint: deps ## Run golangci-lint with .golangci.yml
-	$(TOOL) golangci-lint run $(PKG)
+	scripts/lint.sh $(PKG)
 
 .PHONY: arch
 arch: deps ## Check layers, package names and file sizes

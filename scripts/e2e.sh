@@ -41,4 +41,5 @@ export ROUTERD_PYTHON=$PWD/$venv/bin/python
 
 echo "e2e: ${#files[@]} files in ${#packages[@]} packages"
 # One package at a time: these tests measure times.
-go test -tags "$tags" -count=1 -p 1 -timeout "${E2E_TIMEOUT:-20m}" -run "^($names)\$" "${packages[@]}"
+# -v: a test prints what it measured, also when it passes.
+go test -v -tags "$tags" -count=1 -p 1 -timeout "${E2E_TIMEOUT:-20m}" -run "^($names)\$" "${packages[@]}"

@@ -94,6 +94,16 @@ func TestEachRuleBites(t *testing.T) {
 			[]string{"sim imports kvcache: sim may import nothing of that kind"},
 		},
 		{
+			"suites are for tests",
+			pkg("indexer/exact", "./indexer/indextest"),
+			[]string{"indexer/exact imports indexer/indextest: what ends in test is for tests"},
+		},
+		{
+			"a suite keeps to its layer",
+			pkg("indexer/indextest", "./core"),
+			[]string{"indexer/indextest imports core: indexer may import fleet, kvcache"},
+		},
+		{
 			"keys stay in config",
 			pkg("frontend", "github.com/knadh/koanf/v2"),
 			[]string{"frontend imports github.com/knadh/koanf/v2: only in internal/config: nobody else sees keys"},
@@ -158,7 +168,7 @@ func TestWhatTheDesignAllowsPasses(t *testing.T) {
 	pkgs := []archtest.Package{
 		pkg("admin", "github.com/valyala/fasthttp", "./host/store", "./core", "log/slog"),
 		pkg("core", "./core/policy", "./fleet", "time", "sync/atomic"),
-		pkg("core/policy/policytest", "./core/policy", "testing"),
+		pkg("core/policy/policytest", "./core/policy", "testing", "os", "github.com/google/go-cmp/cmp"),
 		pkg("indexer/exact", "./indexer", "./kvcache", "github.com/zeebo/xxh3"),
 		pkg("indexer/remote", "./indexer", "net"),
 		pkg("ingress/zmq", "./ingress/wire", "github.com/pebbe/zmq4", "github.com/prometheus/client_golang/prometheus"),

@@ -64,17 +64,25 @@ func (c checker) edges(p Package) []string {
 	}
 	var bad []string
 	for _, imp := range p.Imports {
-		if why := c.refuse(row, imp); why != "" {
+		why := c.refuse(row, imp, isSuite(p.Path))
+		if c.own(imp) && isSuite(imp) && !isSuite(p.Path) {
+			why = "what ends in test is for tests"
+		}
+		if why != "" {
 			bad = append(bad, fmt.Sprintf("%s imports %s: %s", p.Path, c.short(imp), why))
 		}
 	}
 	return bad
 }
 
-// refuse says why row may not import imp, or "".
-func (c checker) refuse(row Row, imp string) string {
-	if imp == c.module || strings.HasPrefix(imp, c.module+"/") {
+// refuse says why row may not import imp, or "". A suite keeps to the row's edges inside the
+// repository, and is otherwise test code.
+func (c checker) refuse(row Row, imp string, suite bool) string {
+	if c.own(imp) {
 		return c.refuseOwn(row, c.short(imp))
+	}
+	if suite {
+		return ""
 	}
 	if standard(imp) {
 		for _, no := range row.NoStd {
@@ -147,6 +155,10 @@ func (c checker) row(path string) (Row, bool) {
 	return best, best.Component != ""
 }
 
+func (c checker) own(imp string) bool {
+	return within(imp, c.module)
+}
+
 func (c checker) short(imp string) string {
 	return strings.TrimPrefix(imp, c.module+"/")
 }
@@ -158,6 +170,13 @@ func within(path, folder string) bool {
 
 func withinAny(path string, folders []string) bool {
 	return slices.ContainsFunc(folders, func(f string) bool { return within(path, f) })
+}
+
+// isSuite reports whether path is a conformance suite or a set of fakes, as indexer/indextest is:
+// test code that stands in production files, so that several packages' tests can use it.
+func isSuite(path string) bool {
+	last := path[strings.LastIndexByte(path, '/')+1:]
+	return strings.HasSuffix(last, "test")
 }
 
 // standard reports whether imp belongs to the standard library: its first element has no dot.

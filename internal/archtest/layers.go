@@ -39,6 +39,8 @@ var Layers = []Row{
 	{Component: "fleet", ThirdParty: xxh3, NoStd: outside},
 	{Component: "kvcache", ThirdParty: xxh3, NoStd: outside},
 	{Component: "plugins/abi", ThirdParty: none, NoStd: outside},
+	// The generator of the SDKs' tables writes files; no program imports it.
+	{Component: "plugins/abi/gen", Repo: []string{"plugins/abi"}, ThirdParty: none},
 	{Component: "plugins/sdk", Repo: []string{"plugins/abi"}, ThirdParty: none},
 	{Component: "plugins/examples", Repo: []string{"plugins/abi", "plugins/sdk"}, ThirdParty: none},
 
@@ -54,9 +56,12 @@ var Layers = []Row{
 	// remote reads a primary over the network.
 	{Component: "indexer/remote", Repo: []string{"indexer", "fleet", "kvcache"}},
 
+	// What adapters that keep something need below them: files that survive a crash.
+	{Component: "internal/durable", Repo: none, ThirdParty: none},
+
 	// Adapters: they implement what is declared below them.
-	{Component: "host", Repo: append([]string{"core"}, vocabulary...)},
-	{Component: "catalog", Repo: append([]string{"core"}, vocabulary...)},
+	{Component: "host", Repo: append([]string{"core", "internal/durable"}, vocabulary...)},
+	{Component: "catalog", Repo: append([]string{"core", "internal/durable"}, vocabulary...)},
 	{Component: "ingress", Repo: []string{"indexer", "fleet", "kvcache"}},
 	{Component: "replica", Repo: append([]string{"core"}, vocabulary...)},
 	{Component: "prompt", Repo: append([]string{"core"}, vocabulary...)},
