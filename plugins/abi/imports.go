@@ -31,6 +31,14 @@ const (
 	ModuleWASI    = "wasi_snapshot_preview1"
 )
 
+// Levels of routerd_v1.log; any other number is an error.
+const (
+	LogDebug = 0
+	LogInfo  = 1
+	LogWarn  = 2
+	LogError = 3
+)
+
 // Limits of the imports.
 const (
 	MaxLogBytes          = 512
@@ -70,7 +78,7 @@ func ImportByName(module, name string) (*Import, bool) {
 }
 
 var importTable = append([]Import{
-	{ModuleRouterd, "log", params("iii"), nil, "level, pointer, length: a line in the host's log, up to 512 bytes", 0, false},
+	{ModuleRouterd, "log", params("iii"), nil, "level (0 debug, 1 info, 2 warn, 3 error), pointer, length: a line in the host's log, up to 512 bytes", 0, false},
 	{ModuleRouterd, "metric_add", params("id"), nil, "id, value: adds to a metric of the manifest", 0, true},
 	{ModuleRouterd, "metric_set", params("id"), nil, "id, value: sets a metric of the manifest", 0, true},
 	{ModuleRouterd, "trace", params("id"), nil, "id, value: a value in the decision's record, up to 8 a decision", 0, true},

@@ -87,8 +87,11 @@ func goTable() []byte {
 	return out
 }
 
-// camel makes bad_frame to BadFrame.
+// camel makes bad_frame to BadFrame, and ok to OK.
 func camel(s string) string {
+	if s == "ok" {
+		return "OK"
+	}
 	out := []byte{}
 	up := true
 	for i := range len(s) {

@@ -34,7 +34,7 @@ const (
 
 // Codes that an export returns.
 const (
-	CodeOk                = 0  // the result is in the frame
+	CodeOK                = 0  // the result is in the frame
 	CodeAbstain           = 1  // no opinion on this request
 	CodeInternal          = -1 // the guest's own error
 	CodeBadFrame          = -2 // magic, header size or counts are not what the guest understands

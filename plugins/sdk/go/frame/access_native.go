@@ -1,0 +1,31 @@
+//go:build !wasm
+
+package frame
+
+import "unsafe"
+
+// Column is one signal of every candidate. The zero value must not be read.
+type Column struct{ floats }
+
+// Scores takes the guest's score of every candidate.
+type Scores struct{ floats }
+
+// Mask tells which rows are still candidates.
+type Mask struct{ bytes }
+
+type (
+	floats []float64
+	bytes  []byte
+)
+
+func (v *View) floats(p unsafe.Pointer) floats { return unsafe.Slice((*float64)(p), v.rows) }
+func (v *View) bytes(p unsafe.Pointer) bytes   { return unsafe.Slice((*byte)(p), v.rows) }
+
+// At is the value of a row below Len.
+func (c Column) At(row int) float64 { return c.floats[row] }
+
+// Set writes the score of a row below Len.
+func (s Scores) Set(row int, score float64) { s.floats[row] = score }
+
+// Kept tells whether a row below Len is still a candidate.
+func (m Mask) Kept(row int) bool { return m.bytes[row] == 1 }
