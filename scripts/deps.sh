@@ -23,6 +23,7 @@ missing() {
 		echo libzmq3-dev
 	fi
 	if [[ $want == e2e ]]; then
+		command -v curl >/dev/null || echo curl
 		command -v python3 >/dev/null || echo python3
 		python3 -c 'import ensurepip, venv' 2>/dev/null || echo python3-venv
 	fi
@@ -62,7 +63,7 @@ echo "installing: ${lack[*]}" >&2
 if ! install "${lack[@]}" >&2; then
 	echo "missing: ${lack[*]}" >&2
 	echo "Debian and Ubuntu: sudo apt-get install ${lack[*]}" >&2
-	echo "elsewhere: a C compiler, pkg-config and libzmq 4.3 with its headers$([[ $want == e2e ]] && echo ', Python 3 with venv')" >&2
+	echo "elsewhere: a C compiler, pkg-config and libzmq 4.3 with its headers$([[ $want == e2e ]] && echo ', curl, Python 3 with venv')" >&2
 	exit 1
 fi
 

@@ -138,7 +138,7 @@ func TestDepsSayWhatIsMissing(t *testing.T) {
 			m.command(t, "go", "echo go1.26.0")
 			m.command(t, "gcc", "exit 0")
 			m.command(t, "pkg-config", "exit 0")
-		}, "missing: python3 python3-venv\n"},
+		}, "missing: curl python3 python3-venv\n"},
 		{"an install that changes nothing", "build", func(t *testing.T, m machine) {
 			m.command(t, "go", "echo go1.26.0")
 			m.command(t, "gcc", "exit 0")
