@@ -1,0 +1,111 @@
+package upstream
+
+import (
+	"io"
+
+	"github.com/valyala/fasthttp"
+)
+
+type framing uint8
+
+const (
+	framedNone framing = iota // no body
+	framedLength
+	framedChunked
+	framedClose // until the connection ends
+)
+
+// Body is the payload of one answer. It belongs to one goroutine, and is
+// valid until the next Do of its Call.
+type Body struct {
+	client  *Client
+	call    *Call
+	conn    *conn // nil after Close
+	framing framing
+	keep    bool // the connection may serve again
+	left    int64
+	size    int64
+	chunked chunkedReader
+	err     error // what the next Read returns
+}
+
+// Read waits until payload has arrived, takes what is there already, as far
+// as it fits, and never waits for more. A body that ends before its framing
+// says so is an *Error; io.EOF means that it is complete.
+func (b *Body) Read(p []byte) (int, error) {
+	if b.err != nil || len(p) == 0 {
+		return 0, b.err
+	}
+	n, err := b.read(p)
+	if err == nil {
+		return n, nil
+	}
+	if b.err = err; err != io.EOF {
+		b.err = b.client.failure(b.call, b.conn, PhaseBody, err)
+	}
+	if n > 0 {
+		return n, nil
+	}
+	return 0, b.err
+}
+
+func (b *Body) read(p []byte) (n int, err error) {
+	switch b.framing {
+	case framedChunked:
+		return b.chunked.Read(p)
+	case framedClose:
+		return b.conn.reader().Read(p)
+	default:
+		n, err = b.conn.reader().Read(p[:min(int64(len(p)), b.left)])
+		if b.left -= int64(n); b.left == 0 {
+			return n, io.EOF
+		}
+		return n, cut(err)
+	}
+}
+
+// Size returns the payload's length in bytes if the answer's head gave it,
+// else -1.
+func (b *Body) Size() int64 { return b.size }
+
+// Close ends the use of the body. The connection goes back to the pool if the
+// body was read to io.EOF and may be kept, else it is closed, which tells the
+// worker to stop. It always returns nil; calling it again does nothing.
+func (b *Body) Close() error {
+	c := b.conn
+	if c == nil {
+		return nil
+	}
+	b.conn = nil
+	whole := b.err == io.EOF
+	b.err = ErrBodyClosed
+	if b.call.detach() && whole && b.keep && c.spent() {
+		b.client.pool.put(c)
+		return nil
+	}
+	b.client.release(c)
+	return nil
+}
+
+// open makes b the body of the answer whose head was read into hdr.
+func (b *Body) open(client *Client, call *Call, c *conn, req *fasthttp.Request, hdr *fasthttp.ResponseHeader) {
+	*b = Body{client: client, call: call, conn: c, size: -1, keep: !hdr.ConnectionClose() && !req.Header.ConnectionClose()}
+	status, length := hdr.StatusCode(), hdr.ContentLength()
+	switch {
+	case req.Header.IsHead() || status == fasthttp.StatusNoContent || status == fasthttp.StatusNotModified:
+		b.size, b.err = 0, io.EOF
+	case length == 0:
+		b.size, b.err = 0, io.EOF
+	case length > 0:
+		b.framing, b.left, b.size = framedLength, int64(length), int64(length)
+	case length == -1:
+		b.framing, b.chunked = framedChunked, chunkedReader{r: c.reader()}
+	default:
+		b.framing, b.keep = framedClose, false
+	}
+	if c.idleRead = client.cfg.IdleReadTimeout; c.idleRead == 0 {
+		c.armRead(0, 0)
+	}
+}
+
+var _ io.ReadCloser = (*Body)(nil)

@@ -1,0 +1,193 @@
+package upstream
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+// Client sends requests to workers and keeps connections to them. It is safe
+// for concurrent use.
+type Client struct {
+	cfg      Config
+	dialer   net.Dialer
+	pool     pool
+	counters counters
+	readers  sync.Pool // of *bufio.Reader, of closed connections
+}
+
+// New returns a client for a configuration that has passed Validate. It
+// starts nothing; see Run.
+func New(cfg Config) *Client {
+	c := &Client{cfg: cfg}
+	c.dialer.KeepAliveConfig = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
+	c.pool = pool{maxPerHost: cfg.MaxIdlePerHost, timeout: cfg.IdleConnTimeout, counters: &c.counters, hosts: make(map[string]*host)}
+	return c
+}
+
+// Run closes connections that have been unused for IdleConnTimeout, until ctx
+// ends; it returns nil. Without it they are closed when their worker is called
+// next, or by Close.
+func (c *Client) Run(ctx context.Context) error {
+	tick := time.NewTicker(max(c.cfg.IdleConnTimeout/2, 10*time.Millisecond))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case now := <-tick.C:
+			c.pool.sweep(now.Add(-c.cfg.IdleConnTimeout))
+		}
+	}
+}
+
+// Close closes the unused connections and makes every further Do fail with
+// ErrClosed. Calls under way go on; their connections are closed at their end.
+// It is idempotent.
+func (c *Client) Close() { c.pool.close() }
+
+// Do sends req to the worker at ep, reads the head of its answer into hdr and
+// returns the body, which the caller must Close. Every error is an *Error;
+// then hdr holds nothing to rely on.
+//
+// req's method, path with query (Header.RequestURI, used raw, after the
+// endpoint's prefix), headers and body go out as they are, except that Do sets
+// Host, the protocol version and Content-Length in req.Header and drops
+// Transfer-Encoding there. Hop-by-hop fields are the caller's to strip
+// (StripRequest). The body is not copied and must not change during Do; Do
+// keeps no reference to req or hdr.
+//
+// A reused connection that fails before the first byte of the answer costs
+// one resend on a new one; everything else is returned. Any status from 200 is
+// an answer, no error.
+func (c *Client) Do(call *Call, ep Endpoint, req *fasthttp.Request, hdr *fasthttp.ResponseHeader) (*Body, error) {
+	_ = call.body.Close()
+	c.counters.requests.Add(1)
+	if err := c.admit(ep, req); err != nil {
+		c.counters.failed[PhasePrepare].Add(1)
+		return nil, &Error{Phase: PhasePrepare, Addr: ep.addr, Err: err}
+	}
+	if cn := c.pool.get(ep.addr); cn != nil {
+		c.counters.reused.Add(1)
+		err := c.exchange(call, cn, ep, req, hdr)
+		if err == nil {
+			return &call.body, nil
+		}
+		if !err.stale() {
+			return nil, err
+		}
+		c.counters.resent.Add(1)
+	}
+	cn, err := c.dial(call, ep.addr)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.exchange(call, cn, ep, req, hdr); err != nil {
+		return nil, err
+	}
+	return &call.body, nil
+}
+
+func (c *Client) admit(ep Endpoint, req *fasthttp.Request) error {
+	if c.pool.isClosed() {
+		return ErrClosed
+	}
+	if ep.addr == "" {
+		return fmt.Errorf("%w: no endpoint", ErrBadRequest)
+	}
+	return checkRequest(req)
+}
+
+// dial opens a connection, under the call's Cancel.
+func (c *Client) dial(call *Call, addr string) (*conn, *Error) {
+	ctx, stop := context.WithTimeout(context.Background(), c.cfg.ConnectTimeout)
+	defer stop()
+	defer call.dialing(nil)
+	if !call.dialing(stop) {
+		return nil, c.failure(call, &conn{addr: addr}, PhaseDial, ErrCancelled)
+	}
+	c.counters.dialled.Add(1)
+	nc, err := c.dialer.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, c.failure(call, &conn{addr: addr}, PhaseDial, err)
+	}
+	c.counters.open.Add(1)
+	cn := &conn{nc: nc, addr: addr, probe: newProbe(nc)}
+	if br, ok := c.readers.Get().(*bufio.Reader); ok {
+		br.Reset(cn)
+		cn.br = br
+	} else {
+		cn.br = bufio.NewReaderSize(cn, c.cfg.ReadBuffer)
+	}
+	return cn, nil
+}
+
+// exchange sends the request over cn and opens call.body; cn is released if
+// that fails.
+func (c *Client) exchange(call *Call, cn *conn, ep Endpoint, req *fasthttp.Request, hdr *fasthttp.ResponseHeader) *Error {
+	cn.begin()
+	if !call.attach(cn) {
+		return c.giveUp(call, cn, PhaseWrite, ErrCancelled)
+	}
+	body := req.Body()
+	cn.writeHead(ep, req, body)
+	sendErr := cn.send(body, c.cfg.WriteTimeout)
+	if sendErr != nil && isTimeout(sendErr) {
+		return c.giveUp(call, cn, PhaseWrite, sendErr)
+	}
+	// A worker may refuse a large body, answer and close while it is written:
+	// what it said is in the socket.
+	cn.armRead(c.cfg.FirstByteTimeout, 0)
+	if err := cn.readHead(hdr); err != nil {
+		if sendErr == errAnswered {
+			sendErr = err // it closed without an answer
+		}
+		if sendErr != nil && cn.got == 0 {
+			return c.giveUp(call, cn, PhaseWrite, sendErr)
+		}
+		return c.giveUp(call, cn, PhaseHead, err)
+	}
+	call.body.open(c, call, cn, req, hdr)
+	if sendErr != nil {
+		call.body.keep = false
+	}
+	return nil
+}
+
+func (c *Client) giveUp(call *Call, cn *conn, phase Phase, err error) *Error {
+	e := c.failure(call, cn, phase, err)
+	call.detach()
+	c.release(cn)
+	return e
+}
+
+// failure describes and counts a failure of a call.
+func (c *Client) failure(call *Call, cn *conn, phase Phase, err error) *Error {
+	e := &Error{Phase: phase, Addr: cn.addr, Reused: cn.reused, BytesRead: cn.got, Timeout: isTimeout(err), Err: err}
+	if call.Cancelled() {
+		e.Cancelled, e.Timeout, e.Err = true, false, ErrCancelled
+		c.counters.cancelled.Add(1)
+		return e
+	}
+	if e.stale() {
+		return e // Do sends again; only what it returns counts as failed
+	}
+	if e.Timeout {
+		c.counters.timedOut[phase].Add(1)
+	}
+	c.counters.failed[phase].Add(1)
+	return e
+}
+
+// release closes a connection and keeps its read buffer for another.
+func (c *Client) release(cn *conn) {
+	c.pool.drop(cn)
+	cn.br.Reset(nil)
+	c.readers.Put(cn.br)
+	cn.br, cn.big = nil, nil
+}
