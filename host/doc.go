@@ -1,0 +1,23 @@
+// Package host runs guest modules: it checks, meters, compiles, limits, pools
+// and calls them, and keeps the named policies that are made from them.
+//
+// A Runtime loads modules (ABI §7) and holds what they share: the engine, the
+// compiled cache, the memory budget and the pools, one per (module digest,
+// configuration digest). Stages makes pipeline stages from stored modules.
+// PolicySource keeps named policies with numbered revisions under the data
+// folder and hands core the handle that a partition decides with.
+//
+// Invariants: a guest runs only metered code under a fuel budget and a page
+// limit; one call at a time per instance; an instance that faulted is thrown
+// away before anything else happens; a result is checked before it is believed;
+// a module that is refused leaves everything as it was and the error names the
+// step, an ABI code and the offending item.
+//
+// Goroutines: none of its own. A load compiles in a child process (one at a
+// time) that the loading goroutine waits for; a call runs on its caller's
+// goroutine.
+//
+//	rt, err := host.New(cfg, log, registerer)
+//	src, err := host.OpenPolicySource(ctx, rt, modules, policyConfig, log)
+//	rev, created, err := src.Put(ctx, "default", spec, "admin")
+package host

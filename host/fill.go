@@ -1,0 +1,125 @@
+package host
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/routerd/routerd/core/policy"
+	"github.com/routerd/routerd/plugins/abi"
+)
+
+// template is what is copied into every frame of a capacity.
+type template struct {
+	unwritten []float64 // the preset of scores
+	ones      []byte    // the mask
+	ids       []byte    // row ids, u32 little-endian
+}
+
+func newTemplate(capacity int) *template {
+	t := &template{
+		unwritten: make([]float64, capacity), ones: make([]byte, capacity), ids: make([]byte, 4*capacity),
+	}
+	for i := range capacity {
+		t.unwritten[i] = math.Float64frombits(abi.UnwrittenBits)
+		t.ones[i] = 1
+		binary.LittleEndian.PutUint32(t.ids[4*i:], uint32(i))
+	}
+	return t
+}
+
+// filler writes tables into frames: which column and which field goes where is
+// looked up once, when the stage is made.
+type filler struct {
+	layout   *abi.Layout
+	template *template
+	columns  []fillColumn
+	fields   []fillField
+}
+
+type fillColumn struct {
+	std     abi.Column
+	label   string // a label column where not empty
+	start   int    // in float64s from the frame's start
+	missing float64
+}
+
+type fillField struct {
+	std    abi.Field
+	config string  // a config.<pointer> field where not empty
+	value  float64 // of a config field without override
+}
+
+func newFiller(m *module, c *configuration) *filler {
+	f := &filler{layout: m.layout, template: newTemplate(m.layout.Capacity)}
+	for i, col := range m.manifest.Columns {
+		if m.layout.Columns[i] == 0 {
+			continue
+		}
+		out := fillColumn{start: int(m.layout.Columns[i] / 8), missing: col.Missing}
+		if std, ok := abi.ColumnByName(col.Name); ok {
+			out.std = std
+		} else {
+			out.label = col.Name
+		}
+		f.columns = append(f.columns, out)
+	}
+	for _, name := range m.manifest.RequestFields {
+		var out fillField
+		if pointer, ok := abi.ConfigPointer(name); ok {
+			out.config = name
+			out.value = number(lookup(c.value, pointer))
+		} else {
+			out.std, _ = abi.FieldByName(name)
+		}
+		f.fields = append(f.fields, out)
+	}
+	return f
+}
+
+// fill writes the whole frame of one call. in's views are current and t has at
+// most the layout's capacity of rows.
+func (f *filler) fill(in *instance, t *policy.Table) {
+	n := t.Len()
+	l := f.layout
+	l.PutHeader(in.bytes)
+	l.PutCall(in.bytes, n, t.Seed, abi.Flags(t.Flags), false)
+	copy(in.bytes[l.Mask:], f.template.ones[:n])
+	copy(in.bytes[l.RowIDs:], f.template.ids[:4*n])
+	copy(in.f64[l.Scores/8:], f.template.unwritten[:n])
+	request := in.f64[l.Request/8:]
+	for i := range f.fields {
+		request[i] = f.fields[i].read(t)
+	}
+	for i := range f.columns {
+		c := &f.columns[i]
+		to := in.f64[c.start : c.start+l.Stride]
+		from := t.Column(c.std)
+		if c.label != "" {
+			from = t.Label(c.label)
+		}
+		if from == nil {
+			for row := range n {
+				to[row] = c.missing
+			}
+		}
+		copy(to, from)
+		// What an earlier call left behind the last row is nobody's business:
+		// it may be of another partition.
+		if in.last > n {
+			clear(to[n:in.last])
+		}
+	}
+	in.last = n
+}
+
+func (f *fillField) read(t *policy.Table) float64 {
+	if f.config == "" {
+		return t.Field(f.std)
+	}
+	if len(t.Overrides) > 0 {
+		if v, ok := overridden(t.Overrides, f.config); ok {
+			return v
+		}
+	}
+	return f.value
+}

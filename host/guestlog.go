@@ -1,0 +1,68 @@
+package host
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/routerd/routerd/plugins/abi"
+)
+
+// Rate of the lines of one pool's guests.
+const (
+	logRate  = 20 // a second
+	logBurst = 40
+)
+
+// guestLog is where the guests of one pool write, thinned out. Safe for
+// concurrent use.
+type guestLog struct {
+	log     *slog.Logger
+	mute    bool // no outside effect: self-test and measuring
+	dropped atomic.Uint64
+
+	mu     sync.Mutex // guards all below
+	tokens float64
+	at     time.Time
+}
+
+func newGuestLog(log *slog.Logger, plugin, digest string) *guestLog {
+	return &guestLog{log: log.With(slog.String("plugin", plugin), slog.String("digest", digest)), tokens: logBurst}
+}
+
+// write logs one line, or counts it when there were too many.
+func (g *guestLog) write(level int32, text []byte) {
+	if g == nil || g.mute {
+		return
+	}
+	if !g.allow(time.Now()) {
+		g.dropped.Add(1)
+		return
+	}
+	levels := [...]slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn}
+	lv := slog.LevelError
+	if level >= 0 && int(level) < len(levels) {
+		lv = levels[level]
+	}
+	attrs := []slog.Attr{slog.String("text", clip(string(text), abi.MaxLogBytes))}
+	if n := g.dropped.Load(); n > 0 {
+		attrs = append(attrs, slog.Uint64("dropped", n))
+	}
+	g.log.LogAttrs(context.Background(), lv, "plugin says", attrs...)
+}
+
+func (g *guestLog) allow(now time.Time) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.at.IsZero() {
+		g.tokens = min(logBurst, g.tokens+now.Sub(g.at).Seconds()*logRate)
+	}
+	g.at = now
+	if g.tokens < 1 {
+		return false
+	}
+	g.tokens--
+	return true
+}

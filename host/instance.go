@@ -1,0 +1,366 @@
+package host
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf16"
+	"unsafe"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+	"github.com/tetratelabs/wazero/experimental"
+
+	"github.com/routerd/routerd/host/meter"
+	"github.com/routerd/routerd/plugins/abi"
+)
+
+// pageSize is a page of guest memory, in bytes.
+const pageSize = 64 << 10
+
+// instance is one running copy of a module, bound to its frame. Owned by one
+// goroutine at a time. After a fault it must not be called again: the engine
+// would let it run on half-changed state.
+type instance struct {
+	rt     *Runtime
+	module *module
+	log    *guestLog
+	mod    api.Module // nil until the start section has run
+	mem    api.Memory
+	fuel   api.MutableGlobal
+	score  api.Function
+	lastEr api.Function
+	region *allocator
+
+	// carrier is not a request's context: it only carries the instance to host
+	// functions, which find it there.
+	carrier context.Context
+
+	rest     uint64    // fuel that may still be granted in this call
+	granted  uint64    // fuel granted in this call so far
+	deadline time.Time // of this call; zero for none
+
+	clock  uint64 // virtual, ns
+	random uint64 // position in the random sequence
+	text   []byte // scratch of fd_write
+	stack  [2]uint64
+
+	frame uint32 // start of the frame in the guest's memory
+	size  uint32 // of the memory when the views were taken
+	bytes []byte
+	f64   []float64
+	last  int // rows of the call before
+	spare []float64
+}
+
+// newInstance makes an instance and takes it through start section,
+// _initialize, rp_configure and rp_bind, all under one set-up budget. An error
+// is a *LoadError unless only memory is short (errMemory).
+func (r *Runtime) newInstance(m *module, c *configuration, log *guestLog) (_ *instance, err error) {
+	region := &allocator{budget: &r.memory, reserve: r.reserve}
+	if !region.take(int64(m.minPages) * pageSize) {
+		return nil, errMemory
+	}
+	in := &instance{rt: r, module: m, log: log, region: region, rest: abi.FuelSetUp - abi.FuelSlice, granted: abi.FuelSlice}
+	in.carrier = context.WithValue(context.Background(), instanceKey{}, in)
+	r.instances.Add(1)
+	defer func() {
+		if err != nil {
+			in.close()
+		}
+	}()
+	ctx := experimental.WithMemoryAllocator(in.carrier, region)
+	mod, err := r.engine.InstantiateModule(ctx, m.compiled, wazero.NewModuleConfig().WithName("").WithStartFunctions())
+	if err != nil {
+		return nil, in.setUpError(StepStart, "start section", err)
+	}
+	if err := in.adopt(mod); err != nil {
+		return nil, err
+	}
+	if err := in.initialise(); err != nil {
+		return nil, err
+	}
+	block, err := in.configure(c)
+	if err != nil {
+		return nil, err
+	}
+	return in, in.bind(block)
+}
+
+// errMemory is that the memory of all instances together is used up.
+var errMemory = errors.New("plugins.memory_limit is used up")
+
+// adopt takes hold of what the host calls and reads.
+func (in *instance) adopt(mod api.Module) error {
+	in.mem = mod.Memory()
+	in.fuel, _ = mod.ExportedGlobal(meter.FuelGlobal).(api.MutableGlobal)
+	in.score = mod.ExportedFunction(abi.KindScorer.Export())
+	in.lastEr = mod.ExportedFunction("rp_last_error")
+	in.mod = mod
+	if in.mem == nil || in.fuel == nil || in.score == nil {
+		return refuse(StepStart, abi.ECompile, "the compiled module lacks an export", "")
+	}
+	return nil
+}
+
+// initialise calls _initialize where there is one, and asks for the minor
+// version.
+func (in *instance) initialise() error {
+	if f := in.mod.ExportedFunction("_initialize"); f != nil {
+		if err := in.callSetUp(f, StepStart, "_initialize"); err != nil {
+			return err
+		}
+	}
+	if err := in.callSetUp(in.mod.ExportedFunction("rp_abi_v1"), StepStart, "rp_abi_v1"); err != nil {
+		return err
+	}
+	if minor := int32(in.stack[0]); minor < 0 || minor > hostMinor {
+		return refuse(StepStart, abi.EABI, fmt.Sprintf("minor version %d of ABI 1", minor), fmt.Sprintf("up to %d", hostMinor))
+	}
+	return nil
+}
+
+// hostMinor is the ABI minor version that this host speaks.
+const hostMinor = 0
+
+// span is a range of guest memory.
+type span struct{ start, size uint64 }
+
+func (s span) overlaps(o span) bool { return s.start < o.start+o.size && o.start < s.start+s.size }
+
+// configure hands the configuration over.
+func (in *instance) configure(c *configuration) (span, error) {
+	at, err := in.alloc(uint64(len(c.canonical)), StepConfigure)
+	if err != nil {
+		return span{}, err
+	}
+	in.mem.Write(uint32(at.start), c.canonical)
+	in.stack = [2]uint64{at.start, at.size}
+	if err := in.callSetUp(in.mod.ExportedFunction("rp_configure"), StepConfigure, "rp_configure"); err != nil {
+		return span{}, err
+	}
+	if code := abi.GuestCode(int32(in.stack[0])); code != abi.GuestOK {
+		return span{}, refuse(StepConfigure, abi.EConfigure, in.guestError("rp_configure", code), "0")
+	}
+	return at, nil
+}
+
+// bind lays the frame out in the guest's memory and tells it where.
+func (in *instance) bind(config span) error {
+	at, err := in.alloc(uint64(in.module.layout.Size), StepBind)
+	if err != nil {
+		return err
+	}
+	if at.overlaps(config) {
+		return refuse(StepBind, abi.EInitTrap, "rp_alloc gave the same memory twice", "memory that stays valid for the instance's life")
+	}
+	in.frame = uint32(at.start)
+	if !in.view() {
+		return refuse(StepBind, abi.EInitTrap, "the frame is outside the memory", "")
+	}
+	clear(in.bytes)
+	in.module.layout.PutHeader(in.bytes)
+	in.stack = [2]uint64{at.start, uint64(in.module.layout.Capacity)}
+	if err := in.callSetUp(in.mod.ExportedFunction("rp_bind"), StepBind, "rp_bind"); err != nil {
+		return err
+	}
+	if code := abi.GuestCode(int32(in.stack[0])); code != abi.GuestOK {
+		return refuse(StepBind, abi.EInitTrap, in.guestError("rp_bind", code), "0")
+	}
+	return nil
+}
+
+// alloc asks the guest for memory and checks what it says.
+func (in *instance) alloc(size uint64, step string) (span, error) {
+	in.stack[0] = size
+	if err := in.callSetUp(in.mod.ExportedFunction("rp_alloc"), step, "rp_alloc"); err != nil {
+		return span{}, err
+	}
+	at := uint64(uint32(in.stack[0]))
+	allowed := fmt.Sprintf("%d bytes inside the memory, 64-aligned", size)
+	switch {
+	case at == 0:
+		return span{}, refuse(step, abi.EInitTrap, fmt.Sprintf("rp_alloc(%d) refused", size), allowed)
+	case at%abi.FrameAlign != 0, at+size > uint64(in.mem.Size()):
+		return span{}, refuse(step, abi.EInitTrap, fmt.Sprintf("rp_alloc(%d) returned %#x", size, at), allowed)
+	}
+	return span{at, size}, nil
+}
+
+// callSetUp calls an export with the arguments in in.stack under what is left
+// of the set-up budget.
+func (in *instance) callSetUp(f api.Function, step, name string) error {
+	in.clock, in.random = 0, 0
+	if err := f.CallWithStack(in.carrier, in.stack[:]); err != nil {
+		return in.setUpError(step, name, err)
+	}
+	return nil
+}
+
+func (in *instance) setUpError(step, what string, err error) error {
+	allowed := "an end without a trap"
+	if errors.Is(err, errFuel) {
+		return refuse(step, abi.EInitTrap, what+" used up its fuel", fmt.Sprintf("%d fuel for start section, _initialize, rp_configure and rp_bind together", abi.FuelSetUp))
+	}
+	return refuse(step, abi.EInitTrap, what+": "+in.trapText(err), allowed)
+}
+
+// charge takes the price of an import before it works.
+func (in *instance) charge(bytes, elements uint32) {
+	left := int64(in.fuel.Get()) - int64(abi.Fuel1().ImportPrice(bytes, elements))
+	in.fuel.Set(uint64(left))
+	if left < 0 {
+		in.refuel()
+	}
+}
+
+// refuel grants the next slice or ends the call. It is the safepoint.
+func (in *instance) refuel() {
+	if in.fuel == nil {
+		panic(errFuel)
+	}
+	left := int64(in.fuel.Get())
+	grant, ok := meter.Grant(left, in.rest, abi.FuelSlice)
+	if !ok {
+		panic(errFuel)
+	}
+	if !in.deadline.IsZero() && time.Now().After(in.deadline) {
+		panic(errDeadline)
+	}
+	in.rest -= grant
+	in.granted += grant
+	in.fuel.Set(uint64(left + int64(grant)))
+}
+
+// begin starts a call's account: budget fuel, until deadline.
+func (in *instance) begin(budget uint64, deadline time.Time) {
+	first := min(budget, abi.FuelSlice)
+	in.rest, in.granted, in.deadline = budget-first, first, deadline
+	in.fuel.Set(first)
+	in.clock, in.random = 0, 0
+}
+
+// used is the fuel of the call so far.
+func (in *instance) used() uint64 {
+	left := int64(in.fuel.Get())
+	if left < 0 {
+		return in.granted + in.rest
+	}
+	return in.granted - min(uint64(left), in.granted)
+}
+
+// view takes the views of the frame anew when the memory has changed; false
+// when the frame is not inside.
+func (in *instance) view() bool {
+	size := in.mem.Size()
+	if size == in.size {
+		return true
+	}
+	b, ok := in.mem.Read(in.frame, in.module.layout.Size)
+	if !ok {
+		return false
+	}
+	in.size = size
+	in.bytes = b
+	in.f64 = unsafe.Slice((*float64)(unsafe.Pointer(&b[0])), len(b)/8)
+	return true
+}
+
+// block is a range of guest memory that an import was called with; outside the
+// memory it traps.
+func (in *instance) block(ptr, n uint64) []byte {
+	at := uint64(uint32(ptr))
+	if in.mem == nil || at+n > uint64(in.mem.Size()) {
+		panic(errBadPointer)
+	}
+	b, ok := in.mem.Read(uint32(at), uint32(n))
+	if !ok {
+		panic(errBadPointer)
+	}
+	return b
+}
+
+// utf16 reads an AssemblyScript string, cut to a line.
+func (in *instance) utf16(ptr uint32) string {
+	if ptr < 4 {
+		return ""
+	}
+	n := binary.LittleEndian.Uint32(in.block(uint64(ptr-4), 4))
+	b := in.block(uint64(ptr), uint64(min(n, 2*abi.MaxLogBytes)))
+	units := make([]uint16, len(b)/2)
+	for i := range units {
+		units[i] = binary.LittleEndian.Uint16(b[2*i:])
+	}
+	return clip(string(utf16.Decode(units)), abi.MaxLogBytes)
+}
+
+// guestError describes a code that an export returned, with the guest's own
+// words where it has some.
+func (in *instance) guestError(export string, code abi.GuestCode) string {
+	text := fmt.Sprintf("%s returned %d (%s)", export, int32(code), code)
+	if code >= 0 || in.lastEr == nil {
+		return text
+	}
+	in.begin(abi.FuelLastError, in.deadline)
+	var stack [1]uint64
+	if err := in.lastEr.CallWithStack(in.carrier, stack[:]); err != nil {
+		return text + "; rp_last_error: " + in.trapText(err)
+	}
+	at, n := stack[0]>>32, stack[0]&0xffffffff
+	if n > 1024 || at+n > uint64(in.mem.Size()) {
+		return text + "; rp_last_error gave a range outside the memory or over 1 KiB"
+	}
+	b, _ := in.mem.Read(uint32(at), uint32(n))
+	return text + ": " + clip(string(b), 300)
+}
+
+// trapText is an engine's error for people: its first line and the guest's
+// function names.
+func (in *instance) trapText(err error) string {
+	head, trace, _ := strings.Cut(err.Error(), "\nwasm stack trace:")
+	head = strings.TrimPrefix(strings.TrimSuffix(head, " (recovered by wazero)"), "wasm error: ")
+	frames := make([]string, 0, 3)
+	for line := range strings.SplitSeq(trace, "\n") {
+		name, _, ok := strings.Cut(strings.TrimSpace(line), "(")
+		if !ok || len(frames) == cap(frames) {
+			continue
+		}
+		var index uint32
+		if n, serr := fmt.Sscanf(name, ".$%d", &index); serr == nil && n == 1 {
+			if known := in.module.meter.FunctionName(index); known != "" {
+				name = known
+			}
+		}
+		frames = append(frames, name)
+	}
+	if len(frames) > 0 {
+		head += " in " + strings.Join(frames, " < ")
+	}
+	return clip(head, 400)
+}
+
+// close gives everything back. The instance must not be in a call.
+func (in *instance) close() {
+	if in.mod != nil {
+		_ = in.mod.Close(in.carrier)
+	}
+	in.region.free()
+	in.bytes, in.f64, in.mem = nil, nil, nil
+	in.rt.instances.Add(-1)
+}
+
+// say logs a line of the guest's at its level: 0 debug, 1 info, 2 warning,
+// anything else error.
+func (in *instance) say(level int32, text []byte) { in.log.write(level, text) }
+
+// printed logs what a guest wrote to standard output or error.
+func (in *instance) printed(text []byte) {
+	for line := range strings.SplitSeq(strings.TrimRight(string(text), "\n"), "\n") {
+		if line != "" {
+			in.log.write(1, []byte(line[:min(len(line), abi.MaxLogBytes)]))
+		}
+	}
+}

@@ -1,0 +1,111 @@
+package host_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/routerd/routerd/core/policy"
+	"github.com/routerd/routerd/host"
+	"github.com/routerd/routerd/host/wasmtest"
+	"github.com/routerd/routerd/plugins/abi"
+)
+
+// TestMain makes this binary a compile child when it is started as one.
+func TestMain(m *testing.M) {
+	if host.IsCompileChild(os.Args) {
+		os.Exit(host.CompileChildMain(os.Args, os.Stdin, os.Stdout))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// newRuntime makes a runtime that compiles in this process.
+func newRuntime(t testing.TB, change ...func(*host.Config)) *host.Runtime {
+	t.Helper()
+	cfg := host.DefaultConfig()
+	for _, c := range change {
+		c(&cfg)
+	}
+	r, err := host.New(cfg, slog.New(slog.DiscardHandler), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if u := r.Usage(); u.Instances != 0 || u.Modules != 0 || u.Pools != 0 || u.Memory != 0 || u.Mapped != 0 {
+			t.Errorf("usage after the test: got %+v, want zero", u)
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+// stage loads a guest that must be accepted.
+func stage(t testing.TB, r *host.Runtime, wasm []byte, config string) policy.Scorer {
+	t.Helper()
+	s, err := r.Stage(context.Background(), "module:test", wasm, host.Digest(wasm), json.RawMessage(config))
+	if err != nil {
+		t.Fatalf("load guest: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// refused loads a guest that must be refused and returns why.
+func refused(t testing.TB, r *host.Runtime, wasm []byte, config string) *host.LoadError {
+	t.Helper()
+	s, err := r.Stage(context.Background(), "module:test", wasm, host.Digest(wasm), json.RawMessage(config))
+	if err == nil {
+		_ = s.Close()
+		t.Fatal("the guest was accepted")
+	}
+	var le *host.LoadError
+	if !errors.As(err, &le) {
+		t.Fatalf("got error %T %v, want a LoadError", err, err)
+	}
+	if u := r.Usage(); u.Instances != 0 && u.Pools == 0 {
+		t.Errorf("a refused module left %d instances", u.Instances)
+	}
+	return le
+}
+
+// table has n rows whose load.active_requests are 0, 1, 2, …
+func table(s policy.Scorer, n int) *policy.Table {
+	t := &policy.Table{}
+	t.Reset(n, s.Columns())
+	for row, col := 0, t.Column(abi.ColLoadActiveRequests); row < len(col); row++ {
+		col[row] = float64(row)
+	}
+	return t
+}
+
+// score calls once.
+func score(s policy.Scorer, n int) ([]float64, policy.StageReport, error) {
+	var r policy.StageReport
+	scores := make([]float64, n)
+	_, err := s.Score(context.Background(), table(s, n), scores, &r)
+	return scores, r, err
+}
+
+// faulted calls once and returns the fault that must be the answer.
+func faulted(t testing.TB, s policy.Scorer, n int) *policy.Fault {
+	t.Helper()
+	_, _, err := score(s, n)
+	var f *policy.Fault
+	if !errors.As(err, &f) {
+		t.Fatalf("got error %v, want a fault", err)
+	}
+	return f
+}
+
+func good() []byte { return wasmtest.Guest{}.Bytes() }

@@ -1,0 +1,86 @@
+package host
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics are the package's. Plugin names come from manifests that an operator
+// uploaded, reasons from a closed list.
+type metrics struct {
+	calls        *prometheus.CounterVec
+	faults       *prometheus.CounterVec
+	fuel         *prometheus.CounterVec
+	logDropped   *prometheus.CounterVec
+	growthFailed prometheus.Counter
+	compile      prometheus.Histogram
+	activations  prometheus.Counter
+}
+
+func newMetrics(reg prometheus.Registerer, r *Runtime) (*metrics, error) {
+	m := &metrics{
+		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "routerd_plugin_calls_total", Help: "Calls of guest modules.",
+		}, []string{"plugin"}),
+		faults: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "routerd_plugin_faults_total", Help: "Calls of guest modules that gave no result, by reason; capacity and pool_wait are not the module's doing.",
+		}, []string{"plugin", "reason"}),
+		fuel: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "routerd_plugin_fuel_total", Help: "Fuel used by guest modules.",
+		}, []string{"plugin"}),
+		logDropped: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "routerd_plugin_log_dropped_total", Help: "Log lines of guest modules over the rate.",
+		}, []string{"plugin"}),
+		growthFailed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "routerd_plugin_growth_failures_total", Help: "Instances that could not be made for a running pool.",
+		}),
+		compile: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "routerd_plugin_compile_seconds", Help: "Time to validate and compile a module.",
+			Buckets: []float64{0.005, 0.02, 0.1, 0.5, 2, 5, 20, 60},
+		}),
+		activations: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "routerd_policy_activations_total", Help: "Policy revisions activated.",
+		}),
+	}
+	gauges := []prometheus.Collector{
+		gauge("routerd_plugin_instances", "Guest instances alive.", func() float64 { return float64(r.instances.Load()) }),
+		gauge("routerd_plugin_modules", "Compiled modules loaded.", func() float64 { return float64(r.modules.len()) }),
+		gauge("routerd_plugin_memory_bytes", "Guest memory of all instances: what guests see, at least what they touched.",
+			func() float64 { return float64(r.memory.used.Load()) }),
+		gauge("routerd_plugin_memory_mapped_bytes", "Address space reserved for guest memory.",
+			func() float64 { return float64(r.memory.mapped.Load()) }),
+	}
+	if reg == nil {
+		return m, nil
+	}
+	for _, c := range append(gauges, m.calls, m.faults, m.fuel, m.logDropped, m.growthFailed, m.compile, m.activations) {
+		if err := reg.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+func gauge(name, help string, value func() float64) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
+}
+
+func (m *metrics) compiled(began time.Time) { m.compile.Observe(time.Since(began).Seconds()) }
+
+// stageMetrics are the counters of one stage, resolved once.
+type stageMetrics struct {
+	calls, fuel, logDropped prometheus.Counter
+	faults                  map[string]prometheus.Counter
+}
+
+func (m *metrics) stage(plugin string) *stageMetrics {
+	s := &stageMetrics{
+		calls: m.calls.WithLabelValues(plugin), fuel: m.fuel.WithLabelValues(plugin),
+		logDropped: m.logDropped.WithLabelValues(plugin), faults: map[string]prometheus.Counter{},
+	}
+	for _, r := range reasons() {
+		s.faults[r] = m.faults.WithLabelValues(plugin, r)
+	}
+	return s
+}

@@ -1,0 +1,302 @@
+package host
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/tetratelabs/wazero"
+
+	"github.com/routerd/routerd/core/policy"
+	"github.com/routerd/routerd/host/meter"
+	"github.com/routerd/routerd/plugins/abi"
+)
+
+// maxFrameRows is how many rows a frame is bound for, whatever the manifest
+// allows: more candidates are the fallback's.
+const maxFrameRows = 1024
+
+// module is a loaded module: checked, metered and compiled. Immutable.
+type module struct {
+	digest   string
+	manifest *abi.Manifest
+	meter    *meter.Module // for function names
+	compiled wazero.CompiledModule
+	schema   *jsonschema.Schema // nil: takes no configuration
+	columns  policy.ColumnSet
+	layout   *abi.Layout
+	minPages uint32
+	start    bool
+}
+
+// Info is what inspecting a module tells.
+type Info struct {
+	Digest   string // "sha256:HEX"
+	Size     int
+	Manifest *abi.Manifest
+	Imports  []string // module.name
+	Exports  []string
+}
+
+// Digest names bytes: "sha256:HEX".
+func Digest(b []byte) string {
+	sum := sha256.Sum256(b)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// Inspect checks everything about a module that needs no engine: size, section
+// walk, manifest, imports and exports, and that this version runs it. An error
+// is a *LoadError.
+func Inspect(wasm []byte) (*Info, error) {
+	m, manifest, err := inspect(wasm, "")
+	if err != nil {
+		return nil, err
+	}
+	info := &Info{Digest: Digest(wasm), Size: len(wasm), Manifest: manifest}
+	for _, i := range m.Imports {
+		info.Imports = append(info.Imports, i.Module+"."+i.Name)
+	}
+	for _, e := range m.Exports {
+		info.Exports = append(info.Exports, e.Name)
+	}
+	return info, nil
+}
+
+// inspect is ABI §7 steps 1 and 2 and what of the later ones needs no engine.
+func inspect(wasm []byte, digest string) (*meter.Module, *abi.Manifest, error) {
+	lim := meter.DefaultLimits()
+	if len(wasm) > lim.ModuleBytes {
+		return nil, nil, refuse(StepSize, abi.ESize, fmt.Sprintf("%d bytes", len(wasm)), fmt.Sprintf("up to %d bytes", lim.ModuleBytes))
+	}
+	if have := Digest(wasm); digest != "" && have != digest {
+		return nil, nil, refuse(StepDigest, abi.EDigest, "bytes with digest "+have, digest)
+	}
+	m, err := meter.Decode(wasm, lim)
+	if err != nil {
+		return nil, nil, fromMeter(err)
+	}
+	manifest, err := parseManifest(m)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := checkImports(m, manifest.Imports); err != nil {
+		return nil, nil, err
+	}
+	if err := checkExports(m, manifest); err != nil {
+		return nil, nil, err
+	}
+	return m, manifest, nil
+}
+
+func parseManifest(m *meter.Module) (*abi.Manifest, error) {
+	if m.Manifest == nil {
+		return nil, refuse(StepManifest, abi.EManifest, "no custom section "+abi.ManifestSection, "exactly one")
+	}
+	manifest, err := abi.ParseManifest(m.Manifest)
+	if err != nil {
+		return nil, refuse(StepManifest, abi.EManifest, err.Error(), "")
+	}
+	if what, allowed := unsupported(manifest); what != "" {
+		return nil, refuse(StepManifest, abi.EManifest, clip(what, 200), allowed)
+	}
+	return manifest, nil
+}
+
+// unsupported finds what the manifest asks for and this version does not do.
+func unsupported(m *abi.Manifest) (what, allowed string) {
+	for _, k := range m.Kinds {
+		if k != abi.KindScorer {
+			return "kind " + string(k) + " is not supported by this version", string(abi.KindScorer)
+		}
+	}
+	switch {
+	case m.State != abi.StateNone:
+		return "state " + string(m.State) + " is not supported by this version", string(abi.StateNone)
+	case len(m.Metrics) > 0:
+		return "metrics are not supported by this version", "none"
+	case len(m.Traces) > 0:
+		return "traces are not supported by this version", "none"
+	}
+	for _, f := range m.RequestFields {
+		if strings.HasPrefix(f, abi.HeaderPrefix) {
+			return "request field " + f + ": no header is on the operator's list", "standard fields and config.<pointer>"
+		}
+	}
+	for _, c := range m.Columns {
+		known, ok := abi.ColumnByName(c.Name)
+		if ok && known == abi.ColUpstreamScore {
+			return "column " + c.Name + " is for pickers only", "the other columns"
+		}
+		fixed := 0.0
+		if ok {
+			fixed = known.Info().Missing
+		}
+		if math.Float64bits(c.Missing) != math.Float64bits(fixed) {
+			return fmt.Sprintf("column %s: missing %v is not supported by this version", c.Name, c.Missing), fmt.Sprintf("%v", fixed)
+		}
+	}
+	return "", ""
+}
+
+// knownExports are what the host calls, with their signatures: i is i32, l is i64.
+func knownExports(m *abi.Manifest) map[string]string {
+	known := map[string]string{
+		"rp_abi_v1": "->i", "rp_alloc": "i->i", "rp_configure": "ii->i", "rp_bind": "ii->i",
+		"rp_last_error": "->l", "rp_idle": "->", "_initialize": "->",
+	}
+	for _, k := range m.Kinds {
+		known[k.Export()] = "i->i"
+	}
+	return known
+}
+
+// checkExports compares the module's exports with what its kinds need; it
+// reports every refusal at once.
+func checkExports(m *meter.Module, manifest *abi.Manifest) error {
+	var wrong []string
+	for name, sig := range knownExports(manifest) {
+		t, ok := m.Function(name)
+		switch {
+		case !ok && (name == "rp_last_error" || name == "rp_idle" || name == "_initialize"):
+		case !ok:
+			wrong = append(wrong, name+" is missing")
+		case signature(t) != sig:
+			wrong = append(wrong, name+" has the signature "+t.String())
+		}
+	}
+	memory := false
+	for _, e := range m.Exports {
+		memory = memory || e.Name == "memory" && e.Kind == meter.KindMemory
+		if e.Name == "_start" {
+			wrong = append(wrong, "_start is not called by this host: a module is a reactor with _initialize")
+		}
+		for _, k := range []abi.Kind{abi.KindScorer, abi.KindFilter, abi.KindLoraScorer, abi.KindPicker, abi.KindPolicy} {
+			if e.Name == k.Export() && !manifest.HasKind(k) {
+				wrong = append(wrong, e.Name+" is exported but kind "+string(k)+" is not declared")
+			}
+		}
+	}
+	if !memory || !m.HasMemory {
+		wrong = append(wrong, "memory is missing")
+	}
+	if len(wrong) == 0 {
+		return nil
+	}
+	return refuse(StepExports, abi.EExport, sortedList(wrong), "the exports of ABI §2 for the declared kinds")
+}
+
+func signature(t meter.FuncType) string {
+	var b strings.Builder
+	write := func(ts []meter.ValueType) {
+		for _, v := range ts {
+			switch v {
+			case meter.I32:
+				b.WriteByte('i')
+			case meter.I64:
+				b.WriteByte('l')
+			default:
+				b.WriteByte('?')
+			}
+		}
+	}
+	write(t.Params)
+	b.WriteString("->")
+	write(t.Results)
+	return b.String()
+}
+
+// load is ABI §7 up to the compiled module.
+func (r *Runtime) load(ctx context.Context, wasm []byte, digest string) (*module, error) {
+	m, manifest, err := inspect(wasm, digest)
+	if err != nil {
+		return nil, err
+	}
+	pages := min(manifest.Limits.MemoryPages, r.cfg.MemoryPages)
+	if m.MemoryMin > pages {
+		return nil, refuse(StepManifest, abi.ELimit, fmt.Sprintf("memory of at least %d pages", m.MemoryMin), fmt.Sprintf("%d pages", pages))
+	}
+	out := &module{digest: digest, manifest: manifest, meter: m, minPages: m.MemoryMin, start: m.HasStart}
+	if out.schema, err = compileSchema(manifest.ConfigSchema); err != nil {
+		return nil, err
+	}
+	present := make([]bool, len(manifest.Columns))
+	for i, c := range manifest.Columns {
+		present[i] = out.columns.Add(c.Name)
+	}
+	out.layout, err = abi.NewLayout(abi.LayoutSpec{
+		Columns: present, Fields: len(manifest.RequestFields), Capacity: min(manifest.Limits.MaxRows, maxFrameRows),
+	})
+	if err != nil {
+		return nil, refuse(StepManifest, abi.EManifest, err.Error(), "")
+	}
+	rewritten, err := m.Rewrite(meter.Options{MemoryMaxPages: pages, StartFuel: abi.FuelSlice, Slice: abi.FuelSlice})
+	if err != nil {
+		return nil, fromMeter(err)
+	}
+	if out.compiled, err = r.compile(ctx, wasm, rewritten); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// compile gets the compiled form from the cache, filling it first where needed.
+func (r *Runtime) compile(ctx context.Context, original, rewritten []byte) (wazero.CompiledModule, error) {
+	if r.disk == nil {
+		if err := r.cfg.Compiler.Compile(ctx, original, rewritten, ""); err != nil {
+			return nil, err
+		}
+		defer r.metrics.compiled(time.Now())
+		c, err := r.engine.CompileModule(context.WithoutCancel(ctx), rewritten)
+		if err != nil {
+			return nil, refuse(StepCompile, abi.ECompile, clip(err.Error(), maxEngineText), "")
+		}
+		return c, nil
+	}
+	key := cacheKey(original, rewritten)
+	for attempt := 0; ; attempt++ {
+		if !r.disk.has(key) {
+			began := time.Now()
+			err := r.disk.fill(ctx, r.cfg.Compiler, key, original, rewritten)
+			r.metrics.compiled(began)
+			if err != nil {
+				return nil, err
+			}
+		}
+		c, err := r.engine.CompileModule(context.WithoutCancel(ctx), rewritten)
+		if err == nil {
+			return c, nil
+		}
+		// A damaged cache entry is made again, once.
+		r.disk.drop(key)
+		if attempt > 0 {
+			return nil, refuse(StepCompile, abi.ECompile, clip(err.Error(), maxEngineText), "")
+		}
+	}
+}
+
+func (m *module) close() error {
+	if err := m.compiled.Close(context.Background()); err != nil {
+		return fmt.Errorf("close module %s: %w", m.digest, err)
+	}
+	return nil
+}
+
+// budget is the fuel of one call.
+func (r *Runtime) budget(m *abi.Manifest, rows int) uint64 {
+	return abi.CallBudget(m.Limits.FuelBase, m.Limits.FuelPerRow, r.cfg.FuelCap, rows)
+}
+
+// asLoadError makes sure that what a load ends with names a step.
+func asLoadError(err error) error {
+	var le *LoadError
+	if errors.As(err, &le) {
+		return err
+	}
+	return fmt.Errorf("load module: %w", err)
+}

@@ -1,0 +1,228 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// pool holds the instances of one (module, configuration). Idle instances lie
+// in atomic slots; who finds none waits in order, and one goroutine makes
+// another instance off the request path while there are fewer than the most
+// allowed. Safe for concurrent use.
+type pool struct {
+	rt     *Runtime
+	module *module
+	config *configuration
+	filler *filler
+	log    *guestLog
+
+	slots   []atomic.Pointer[instance] // idle ones
+	waiting atomic.Int32               // length of line, for the fast path
+
+	mu      sync.Mutex // guards all below
+	alive   int        // idle, in use or in the making
+	growing bool
+	closed  bool
+	line    []*waiter // in order of arrival
+	grower  sync.WaitGroup
+}
+
+type waiter struct {
+	got chan *instance // capacity 1: whoever hands over never blocks
+}
+
+// errPoolWait is that no instance came free in time.
+var errPoolWait = errors.New("no instance came free in time")
+
+// errPoolClosed ends waiters of a pool that is being closed.
+var errPoolClosed = errors.New("the pool is closed")
+
+// newPool makes a pool around instances that are ready.
+func newPool(r *Runtime, m *module, c *configuration, log *guestLog, ready []*instance) *pool {
+	p := &pool{
+		rt: r, module: m, config: c, filler: newFiller(m, c), log: log,
+		slots: make([]atomic.Pointer[instance], max(r.cfg.instances(), 1)),
+	}
+	for i, in := range ready {
+		if i >= len(p.slots) {
+			in.close()
+			continue
+		}
+		in.log = log
+		p.slots[i].Store(in)
+		p.alive++
+	}
+	return p
+}
+
+// get takes an idle instance; when there is none it waits until ctx ends, at
+// most pool_wait.
+func (p *pool) get(ctx context.Context) (*instance, error) {
+	if p.waiting.Load() == 0 {
+		if in := p.idle(); in != nil {
+			return in, nil
+		}
+	}
+	return p.wait(ctx)
+}
+
+// idle takes an instance out of the slots; nil when all are empty.
+func (p *pool) idle() *instance {
+	for i := range p.slots {
+		if in := p.slots[i].Load(); in != nil && p.slots[i].CompareAndSwap(in, nil) {
+			return in
+		}
+	}
+	return nil
+}
+
+func (p *pool) wait(ctx context.Context) (*instance, error) {
+	w := &waiter{got: make(chan *instance, 1)}
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return nil, errPoolClosed
+	}
+	p.line = append(p.line, w)
+	p.waiting.Store(int32(len(p.line)))
+	// An instance that came back between the look and the line is in a slot.
+	p.serve()
+	p.grow()
+	p.mu.Unlock()
+	timer := time.NewTimer(p.rt.cfg.PoolWait)
+	defer timer.Stop()
+	err := errPoolWait
+	select {
+	case in, ok := <-w.got:
+		if !ok {
+			return nil, errPoolClosed
+		}
+		return in, nil
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	case <-timer.C:
+	}
+	return p.giveUp(w, err)
+}
+
+// giveUp leaves the line; an instance that arrived meanwhile is taken after
+// all.
+func (p *pool) giveUp(w *waiter, err error) (*instance, error) {
+	p.mu.Lock()
+	for i, o := range p.line {
+		if o == w {
+			p.line = append(p.line[:i], p.line[i+1:]...)
+			break
+		}
+	}
+	p.waiting.Store(int32(len(p.line)))
+	p.mu.Unlock()
+	select {
+	case in, ok := <-w.got:
+		if ok {
+			return in, nil
+		}
+	default:
+	}
+	return nil, err
+}
+
+// serve hands idle instances to the line. p.mu is held.
+func (p *pool) serve() {
+	for len(p.line) > 0 {
+		in := p.idle()
+		if in == nil {
+			break
+		}
+		p.line[0].got <- in
+		p.line = p.line[1:]
+	}
+	p.waiting.Store(int32(len(p.line)))
+}
+
+// put gives an instance back after a good call.
+func (p *pool) put(in *instance) {
+	if p.keep(in) && p.waiting.Load() == 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.serve()
+}
+
+// keep lays an instance into a slot. There is always a free one: there are as
+// many slots as instances may be alive.
+func (p *pool) keep(in *instance) bool {
+	for i := range p.slots {
+		if p.slots[i].Load() == nil && p.slots[i].CompareAndSwap(nil, in) {
+			return true
+		}
+	}
+	return p.keep(in)
+}
+
+// discard throws an instance away after a fault. Another is made when one is
+// asked for, or at once when none is left.
+func (p *pool) discard(in *instance) {
+	in.close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.alive--
+	if p.alive == 0 || len(p.line) > 0 {
+		p.grow()
+	}
+}
+
+// grow starts making one more instance unless one is in the making or there are
+// enough. p.mu is held.
+func (p *pool) grow() {
+	if p.growing || p.closed || p.alive >= len(p.slots) {
+		return
+	}
+	p.growing = true
+	p.alive++
+	p.grower.Go(p.makeOne)
+}
+
+// makeOne runs on the grower's goroutine.
+func (p *pool) makeOne() {
+	in, err := p.rt.newInstance(p.module, p.config, p.log)
+	if err == nil {
+		p.keep(in)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.growing = false
+	if err != nil {
+		// What set-up did once it may refuse later, when memory is short: the
+		// next call that finds no instance tries again.
+		p.alive--
+		p.rt.metrics.growthFailed.Inc()
+		return
+	}
+	p.serve()
+	if len(p.line) > 0 {
+		p.grow()
+	}
+}
+
+// close waits for the grower and closes the idle instances. Nobody is in a call
+// any more.
+func (p *pool) close() error {
+	p.mu.Lock()
+	p.closed = true
+	for _, w := range p.line {
+		close(w.got)
+	}
+	p.line = nil
+	p.waiting.Store(0)
+	p.mu.Unlock()
+	p.grower.Wait()
+	for in := p.idle(); in != nil; in = p.idle() {
+		in.close()
+	}
+	return nil
+}
