@@ -9,26 +9,38 @@ import (
 // Handle is what a partition holds for a rule: the place where the active
 // revision of a policy is found. Safe for concurrent use.
 type Handle struct {
-	mu     sync.Mutex // guards publishing
-	active atomic.Pointer[Revision]
-	kept   atomic.Pointer[ColumnSet]
+	mu     sync.Mutex // guards publishing and kept
+	active atomic.Pointer[published]
+	kept   ColumnSet
 }
 
-// NewHandle makes a handle that publishes rev.
+// published is the active revision with the columns that its tables hold.
+type published struct {
+	rev     *Revision
+	columns ColumnSet
+}
+
+func newPublished(rev *Revision, kept ColumnSet) *published {
+	p := &published{rev: rev, columns: rev.Columns().Clone()}
+	p.columns.Union(kept)
+	return p
+}
+
+// NewHandle makes a handle that publishes rev. It fails when rev is closed.
 func NewHandle(rev *Revision) (*Handle, error) {
 	h := &Handle{}
-	h.kept.Store(&ColumnSet{})
 	return h, h.Publish(rev)
 }
 
-// Acquire returns the active revision with a reference; the caller must call
-// Release on it.
-func (h *Handle) Acquire() *Revision {
+// Acquire returns the active revision with a reference, on which the caller
+// must call Release, and the columns that its tables hold: those of the
+// revision and those given to Keep.
+func (h *Handle) Acquire() (*Revision, ColumnSet) {
 	for {
 		// A revision whose last reference goes between the load and the
 		// acquire has been replaced: the next load finds its successor.
-		if r := h.active.Load(); r.acquire() {
-			return r
+		if p := h.active.Load(); p.rev.acquire() {
+			return p.rev, p.columns
 		}
 	}
 }
@@ -43,16 +55,18 @@ func (h *Handle) Publish(rev *Revision) error {
 		return errors.New("publish revision: it is closed")
 	}
 	rev.published.Add(1)
-	if old := h.active.Swap(rev); old != nil {
-		old.published.Add(-1)
-		old.Release()
+	if old := h.active.Swap(newPublished(rev, h.kept)); old != nil {
+		old.rev.published.Add(-1)
+		old.rev.Release()
 	}
 	return nil
 }
 
 // Keep names columns beyond those of the active revision that tables must hold,
 // so that decision records can be read by every revision that is kept.
-func (h *Handle) Keep(columns ColumnSet) { h.kept.Store(&columns) }
-
-// Kept is the set given to Keep; the zero set before.
-func (h *Handle) Kept() ColumnSet { return *h.kept.Load() }
+func (h *Handle) Keep(columns ColumnSet) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.kept = columns.Clone()
+	h.active.Store(newPublished(h.active.Load().rev, h.kept))
+}

@@ -157,6 +157,12 @@ func (r *Revision) Decide(ctx context.Context, t *Table, d *Decision) error {
 	return nil
 }
 
+// Fix fills d for the choice of a row of t that the policy was not asked for.
+func (r *Revision) Fix(t *Table, d *Decision, row int, by By) {
+	d.reset(t.Len(), len(r.pipeline.stages))
+	d.Row, d.By, d.Tie.Rows = row, by, 1
+}
+
 // Retry lets the operator give a tripped revision another chance.
 func (r *Revision) Retry() {
 	r.guard.reset()

@@ -45,6 +45,12 @@ func (s *ColumnSet) Union(o ColumnSet) {
 	}
 }
 
+// Clone is a copy that shares nothing.
+func (s ColumnSet) Clone() ColumnSet {
+	s.labels = slices.Clone(s.labels)
+	return s
+}
+
 // Has tells whether the standard column is in the set.
 func (s *ColumnSet) Has(c abi.Column) bool { return s.std&(1<<c) != 0 }
 

@@ -1,0 +1,125 @@
+package core
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/routerd/routerd/core/load"
+	"github.com/routerd/routerd/core/policy"
+	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/kvcache"
+)
+
+// attempt is one request on its way to a selection. Its buffers come from the
+// partition's pool; it is owned by one goroutine.
+type attempt struct {
+	req      *Request
+	started  time.Time
+	number   uint64 // of the decision
+	sequence uint64
+	ticket   uint64
+	seed     uint64
+
+	tokens     int                    // prompt length
+	blockCount int                    // full blocks of the prompt
+	blocks     []kvcache.BlockHash    // of the prompt; empty when unknown
+	hashes     []kvcache.BlockHash    // buffer of blocks, where they were computed here
+	sequences  []kvcache.SequenceHash // of blocks
+	exact      bool
+
+	// The snapshot: candidates by row of the table.
+	view     *view
+	rows     []int32 // row of the view
+	allowed  []bool  // scratch: by member
+	workers  []fleet.Worker
+	overlaps []kvcache.Overlap
+	loads    []load.Load
+	versions []load.Version
+	active   []int32 // leading blocks of the prompt that are held, by slot
+
+	table     policy.Table
+	decision  policy.Decision
+	policy    string // name and number of the revision that was asked
+	revision  int
+	digests   []string
+	conflicts int
+	turn      *turn
+}
+
+// take returns an attempt from the partition's pool.
+func (p *Partition) take() *attempt {
+	if a, ok := p.attempts.Get().(*attempt); ok {
+		return a
+	}
+	return &attempt{}
+}
+
+// give puts an attempt back. It forgets what belongs to the request, so that
+// the pool keeps only buffers.
+func (p *Partition) give(a *attempt) {
+	a.req, a.view, a.blocks, a.digests, a.turn = nil, nil, nil, nil, nil
+	a.table.Overrides = nil
+	a.decision.Fault = nil
+	p.attempts.Put(a)
+}
+
+// begin takes over a request: lengths, hashes, seed.
+func (a *attempt) begin(p *Partition, req *Request) error {
+	a.req, a.started, a.view, a.turn, a.conflicts = req, time.Now(), nil, nil, 0
+	a.policy, a.revision, a.digests = "", 0, nil
+	a.number = p.core.numbers.Add(1)
+	a.ticket = a.number
+	if err := a.readPrompt(p); err != nil {
+		return err
+	}
+	a.sequence = p.sequence.Load()
+	if req.Kind != Advisory {
+		a.sequence = p.sequence.Add(1) - 1
+	}
+	if req.Seed != nil {
+		a.seed = *req.Seed
+		return nil
+	}
+	a.seed = p.seedFor(a.sequence)
+	seed := a.seed
+	req.Seed = &seed
+	return nil
+}
+
+func (a *attempt) readPrompt(p *Partition) error {
+	pr := &a.req.Prompt
+	a.blocks, a.tokens, a.exact = pr.Blocks, pr.Count, pr.Exact
+	if pr.Tokens != nil {
+		var err error
+		a.hashes, err = kvcache.BlockHashes(a.hashes, pr.Tokens, p.blockSize, kvcache.Seed(a.req.Adapter, pr.Salt))
+		if err != nil {
+			return fmt.Errorf("hash prompt: %w", err)
+		}
+		a.blocks, a.tokens, a.exact = a.hashes, len(pr.Tokens), true
+	}
+	a.blockCount = a.tokens / p.blockSize
+	if len(a.blocks) > a.blockCount {
+		// Hashes that the caller brought cover at least their own blocks.
+		a.blockCount = len(a.blocks)
+		a.tokens = max(a.tokens, a.blockCount*p.blockSize)
+	}
+	a.sequences = kvcache.SequenceHashes(a.sequences, a.blocks)
+	return nil
+}
+
+// cached is the number of prompt tokens that a row need not prefill: device
+// blocks whole, host and disk by the default weights of kv-aware.
+func (a *attempt) cached(row, blockSize int) int64 {
+	o := a.overlaps[row]
+	blocks := float64(o.Device) + 0.75*float64(o.Host) + 0.25*float64(o.Disk)
+	return min(int64(blocks*float64(blockSize)+0.5), int64(a.tokens))
+}
+
+// demand is what a booking on the row puts on its rank.
+func (a *attempt) demand(row, blockSize int) load.Demand {
+	return load.Demand{
+		PrefillTokens: int64(a.tokens) - a.cached(row, blockSize),
+		Blocks:        a.sequences,
+		OwnBlocks:     int64(a.blockCount - len(a.sequences)),
+	}
+}

@@ -1,0 +1,89 @@
+package core
+
+import (
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/routerd/routerd/core/reserve"
+	"github.com/routerd/routerd/fleet"
+)
+
+// Config sets a SelectionCore up.
+type Config struct {
+	// Seed fixes the draws of requests that bring no seed of their own; nil
+	// draws at random.
+	Seed *uint64
+	// TurnLimit bounds how long one request may hold the turn before its
+	// fallback decides: the time a policy call may wait for an instance and run.
+	TurnLimit time.Duration
+	// DecisionEntries and DecisionBytes bound the decision records that are
+	// kept.
+	DecisionEntries int
+	DecisionBytes   int
+}
+
+// DefaultConfig is a random seed, 30 ms a turn and 1,024 records in 64 MiB.
+func DefaultConfig() Config {
+	return Config{TurnLimit: 30 * time.Millisecond, DecisionEntries: 1024, DecisionBytes: 64 << 20}
+}
+
+// Validate refuses what is out of range, naming the field.
+func (c Config) Validate() error {
+	switch {
+	case c.TurnLimit <= 0 || c.TurnLimit > time.Minute:
+		return &fleet.FieldError{Field: "turn_limit", Value: c.TurnLimit.String(), Allowed: "above 0, at most 1m"}
+	case c.DecisionEntries < 1 || c.DecisionEntries > 1<<20:
+		return &fleet.FieldError{Field: "decision_entries", Value: fmt.Sprint(c.DecisionEntries), Allowed: "1 to 1048576"}
+	case c.DecisionBytes < 1<<16 || c.DecisionBytes > 1<<32:
+		return &fleet.FieldError{Field: "decision_bytes", Value: fmt.Sprint(c.DecisionBytes), Allowed: "65536 to 4294967296"}
+	}
+	return nil
+}
+
+// SelectionCore makes selections over all partitions. Safe for concurrent use.
+type SelectionCore struct {
+	cfg      Config
+	host     SelectionHost
+	policies SelectionPolicySource
+	index    KvIndexSource
+	log      *slog.Logger
+
+	reservations reserve.Book
+	decisions    *DecisionLog
+	numbers      atomic.Uint64 // of decisions
+	generations  atomic.Uint64 // of worker records
+	closed       atomic.Bool
+
+	members   sync.Mutex // guards changes of the directory, preparing, prepared
+	directory atomic.Pointer[directory]
+	preparing map[fleet.PartitionKey]chan struct{}
+	prepared  map[fleet.PartitionKey]*Partition
+}
+
+// New makes a core without workers. cfg must be valid.
+func New(cfg Config, host SelectionHost, policies SelectionPolicySource, index KvIndexSource, log *slog.Logger) *SelectionCore {
+	if host.Telemetry == nil {
+		host.Telemetry = noTelemetry{}
+	}
+	c := &SelectionCore{
+		cfg: cfg, host: host, policies: policies, index: index, log: log,
+		decisions: newDecisionLog(cfg.DecisionEntries, cfg.DecisionBytes),
+		preparing: map[fleet.PartitionKey]chan struct{}{},
+		prepared:  map[fleet.PartitionKey]*Partition{},
+	}
+	c.directory.Store(&directory{})
+	return c
+}
+
+// Decisions are the records of the last decisions.
+func (c *SelectionCore) Decisions() *DecisionLog { return c.decisions }
+
+// Reservations is the number of live reservations over all partitions.
+func (c *SelectionCore) Reservations() int { return c.reservations.Len() }
+
+// Close makes every further selection fail as not ready. Reservations that are
+// held stay until they are released. It is idempotent and waits for nothing.
+func (c *SelectionCore) Close() { c.closed.Store(true) }

@@ -1,0 +1,115 @@
+package core
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/routerd/routerd/fleet"
+)
+
+// directory is an immutable table of everything that has a name.
+type directory struct {
+	partitions map[fleet.PartitionKey]*Partition
+	workers    map[fleet.WorkerID]workerEntry
+	adapters   map[fleet.PartitionKey]fleet.PartitionKey // (adapter, group) → base
+}
+
+type workerEntry struct {
+	partition *Partition
+	name      string
+}
+
+func (d *directory) clone() *directory {
+	out := &directory{
+		partitions: maps.Clone(d.partitions), workers: maps.Clone(d.workers), adapters: d.adapters,
+	}
+	if out.partitions == nil {
+		out.partitions = map[fleet.PartitionKey]*Partition{}
+	}
+	if out.workers == nil {
+		out.workers = map[fleet.WorkerID]workerEntry{}
+	}
+	return out
+}
+
+// checkNames refuses two workers of one name.
+func (d *directory) checkNames() error {
+	names := make(map[string]fleet.WorkerID, len(d.workers))
+	for id, e := range d.workers {
+		if other, taken := names[e.name]; taken {
+			return &fleet.FieldError{
+				Field: "name", Value: e.name,
+				Allowed: "a name that no other worker has (ids " + min(id, other).String() + " and " + max(id, other).String() + ")",
+			}
+		}
+		names[e.name] = id
+	}
+	return nil
+}
+
+// indexAdapters rebuilds the adapter table as it will be after the plans. An
+// adapter under two bases belongs to the one whose name sorts first.
+func (d *directory) indexAdapters(plans map[fleet.PartitionKey]*plan) {
+	d.adapters = map[fleet.PartitionKey]fleet.PartitionKey{}
+	for id, e := range d.workers {
+		m := e.partition.view.Load().byID[id]
+		if pl := plans[e.partition.key]; pl != nil && pl.upserts[id] != nil {
+			m = pl.upserts[id]
+		}
+		for _, a := range m.record.Adapters {
+			name := fleet.PartitionKey{Model: a.Name, Group: e.partition.key.Group}
+			if base, ok := d.adapters[name]; !ok || e.partition.key.Model < base.Model {
+				d.adapters[name] = e.partition.key
+			}
+		}
+	}
+}
+
+// ResolveModel finds the partition that serves a model name in a group (empty
+// for the default one): a base model, or an adapter that a worker lists, which
+// is then returned too. ok is false for a name that was never registered.
+func (c *SelectionCore) ResolveModel(name, group string) (key fleet.PartitionKey, adapter string, ok bool) {
+	d := c.directory.Load()
+	key = fleet.PartitionKey{Model: name, Group: group}.Normalised()
+	if d.partitions[key] != nil {
+		return key, "", true
+	}
+	if base, found := d.adapters[key]; found {
+		return base, name, true
+	}
+	return key, "", false
+}
+
+// ModelCard is one entry of the list of models.
+type ModelCard struct {
+	ID string
+	// Parent is the base model of an adapter; empty for a base model.
+	Parent string
+	// Created is when the partition was built, in Unix seconds.
+	Created int64
+}
+
+// Models lists the base models and adapters of a group (empty for the default
+// one) by id. A model that has lost all its workers stays in the list.
+func (c *SelectionCore) Models(group string) []ModelCard {
+	d := c.directory.Load()
+	group = fleet.PartitionKey{Group: group}.Normalised().Group
+	cards := []ModelCard{}
+	for key, p := range d.partitions {
+		if key.Group == group {
+			cards = append(cards, ModelCard{ID: key.Model, Created: p.created.Unix()})
+		}
+	}
+	for key, base := range d.adapters {
+		if key.Group == group && d.partitions[key] == nil {
+			cards = append(cards, ModelCard{ID: key.Model, Parent: base.Model, Created: d.partitions[base].created.Unix()})
+		}
+	}
+	slices.SortFunc(cards, func(a, b ModelCard) int { return cmp.Compare(a.ID, b.ID) })
+	return cards
+}
+
+func compareKeys(a, b fleet.PartitionKey) int {
+	return cmp.Or(cmp.Compare(a.Model, b.Model), cmp.Compare(a.Group, b.Group))
+}

@@ -1,0 +1,21 @@
+// Package core makes selections: which worker and data-parallel rank serves a
+// request. It owns partitions (model and routing group), who is eligible, the
+// candidate table, the optimistic commit, projected load, reservations and
+// decision records. It is a deterministic library: no network, no files, no
+// Wasm, no metrics, no goroutine of its own.
+//
+// A decision reads an immutable view and a copy of the loads, runs the policy
+// with no lock held and commits under the partition's lock if the chosen rank's
+// version has not changed; else it decides again, after two conflicts in a turn
+// of its own. The same snapshot, request and seed give the same choice.
+//
+// Lock order: SelectionCore.members → Partition.mu (several: in the order of
+// their keys) → reserve.Book. No guest, foreign interface, channel send or log
+// under any of them.
+//
+//	c := core.New(core.DefaultConfig(), core.SelectionHost{}, policies, index, log)
+//	err := c.Prepare(ctx, key, 16)
+//	err = c.Commit(core.Change{Upserts: []core.Member{{Record: rec, Lifecycle: core.Ready}}})
+//	sel, err := c.Select(ctx, &core.Request{Kind: core.Book, SelectionID: "r1", Partition: key})
+//	defer sel.Reservation.Release(reserve.Outcome{Kind: reserve.Completed})
+package core

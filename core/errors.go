@@ -1,0 +1,75 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/routerd/routerd/fleet"
+)
+
+// Code says what kind of error a selection ended with. The list is closed;
+// surfaces translate it to their own codes in one place.
+type Code string
+
+// The codes.
+const (
+	CodeNotReady       Code = "not_ready"       // the router is not ready, or ending
+	CodeInvalid        Code = "invalid"         // a field or an override is not allowed
+	CodeModelNotFound  Code = "model_not_found" // no such partition was ever registered
+	CodeNoWorkers      Code = "no_workers"      // no worker of the partition is ready
+	CodeWorkersEjected Code = "workers_ejected" // workers exist, health took out those that were ready
+	CodeOverloaded     Code = "overloaded"      // every eligible worker is over a busy limit
+	CodePinUnknown     Code = "pin_unknown"     // the pinned worker or rank does not exist
+	CodePinNotAllowed  Code = "pin_not_allowed" // the pinned worker is outside the allow-set
+	CodeNoCandidates   Code = "no_candidates"   // every ready worker is excluded
+	CodeConflict       Code = "conflict"        // the selection id is in use
+	CodePolicyFailed   Code = "policy_failed"   // a stage faulted and asks to fail
+)
+
+// retryAfter is how soon a caller may try again when no worker is there.
+const retryAfter = time.Second
+
+// Error is why a selection failed. Its message holds no address and may be
+// shown to the caller.
+type Error struct {
+	Code    Code
+	Message string
+	// Field names the request's field for CodeInvalid and the pin codes.
+	Field string
+	// RetryAfter is how long to wait before trying again; 0 when that would not
+	// help.
+	RetryAfter time.Duration
+	// Err is the cause, such as a *fleet.FieldError or *policy.Fault; may be nil.
+	Err error
+}
+
+// Error is the message.
+func (e *Error) Error() string { return e.Message }
+
+// Unwrap is the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// invalid wraps a refused field.
+func invalid(err error) *Error {
+	e := &Error{Code: CodeInvalid, Message: err.Error(), Err: err}
+	if f, ok := errors.AsType[*fleet.FieldError](err); ok {
+		e.Field = f.Field
+	}
+	return e
+}
+
+func unavailable(code Code, format string, args ...any) *Error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...), RetryAfter: retryAfter}
+}
+
+func conflict(id string) *Error {
+	return &Error{Code: CodeConflict, Message: fmt.Sprintf("selection id %q is in use", clip(id, 80)), Field: "selection_id"}
+}
+
+func clip(s string, n int) string {
+	if len(s) > n {
+		return s[:n] + "…"
+	}
+	return s
+}

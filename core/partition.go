@@ -1,0 +1,201 @@
+package core
+
+import (
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/routerd/routerd/core/load"
+	"github.com/routerd/routerd/core/policy"
+	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/kvcache"
+)
+
+// maxClasses bounds how many request classes a partition remembers the policy
+// of.
+const maxClasses = 256
+
+// Partition is one model in one routing group: its workers, their projected
+// load, its index and the handle of its policy. It stays when it has lost all
+// its workers. Safe for concurrent use.
+type Partition struct {
+	core      *SelectionCore
+	key       fleet.PartitionKey
+	blockSize int
+	handle    *policy.Handle
+	index     KvIndex
+	created   time.Time
+	salt      uint64 // tells the partitions' draws apart under one seed
+
+	classes    sync.Map // class → *policy.Handle
+	classCount atomic.Int64
+	sequence   atomic.Uint64 // requests so far, advisory ones left out
+	attempts   sync.Pool     // *attempt, whose buffers are reused
+	view       atomic.Pointer[view]
+
+	mu      sync.Mutex // guards all below, and every change of view
+	tracker load.Tracker
+	ranks   []rankState // by slot
+	slotOf  map[fleet.Worker]load.Slot
+	turns   turnstile
+}
+
+// rankState is what a slot stands for; member is nil while the slot is free.
+type rankState struct {
+	worker fleet.Worker
+	member *member
+}
+
+func newPartition(c *SelectionCore, key fleet.PartitionKey, blockSize int, h *policy.Handle, index KvIndex) *Partition {
+	p := &Partition{
+		core: c, key: key, blockSize: blockSize, handle: h, index: index, created: time.Now(),
+		salt: xxh3.HashString(key.String()), slotOf: map[fleet.Worker]load.Slot{},
+	}
+	p.view.Store(newView(nil, nil))
+	return p
+}
+
+// apply publishes changed and removed workers. It returns the owners of the
+// bookings that this drops, to be told after the lock is given up. mu must be
+// held.
+func (p *Partition) apply(upserts map[fleet.WorkerID]*member, removals []fleet.WorkerID) []load.Owner {
+	old := p.view.Load()
+	members := make([]*member, 0, len(old.members)+len(upserts))
+	var owners []load.Owner
+	for _, m := range old.members {
+		id := m.record.ID
+		next := upserts[id]
+		switch {
+		case slices.Contains(removals, id):
+			owners = p.dropRanks(m, nil, owners)
+		case next == nil:
+			members = append(members, m)
+		default:
+			owners = p.dropRanks(m, next, owners)
+		}
+	}
+	for _, m := range upserts {
+		p.putRanks(m)
+		members = append(members, m)
+	}
+	slices.SortFunc(members, func(a, b *member) int {
+		return fleet.Worker{ID: a.record.ID}.Compare(fleet.Worker{ID: b.record.ID})
+	})
+	p.view.Store(newView(members, p.slotOf))
+	return owners
+}
+
+// dropRanks gives up the slots of old's ranks that next does not have; all of
+// them when next is nil or a new generation.
+func (p *Partition) dropRanks(old, next *member, owners []load.Owner) []load.Owner {
+	same := next != nil && next.generation == old.generation
+	for _, rank := range old.record.Ranks() {
+		w := fleet.Worker{ID: old.record.ID, Rank: rank}
+		if same && slices.Contains(next.record.Ranks(), rank) {
+			if !old.eligibleAs(next) {
+				p.tracker.Touch(p.slotOf[w])
+			}
+			continue
+		}
+		s := p.slotOf[w]
+		owners = p.tracker.Remove(s, owners)
+		p.ranks[s] = rankState{}
+		delete(p.slotOf, w)
+	}
+	return owners
+}
+
+// putRanks makes every rank of a member known, with a slot of its own.
+func (p *Partition) putRanks(m *member) {
+	for _, rank := range m.record.Ranks() {
+		w := fleet.Worker{ID: m.record.ID, Rank: rank}
+		s, ok := p.slotOf[w]
+		if !ok {
+			s = p.tracker.Add()
+			p.slotOf[w] = s
+			for len(p.ranks) < p.tracker.Len() {
+				p.ranks = append(p.ranks, rankState{})
+			}
+		}
+		p.ranks[s] = rankState{w, m}
+	}
+}
+
+// snapshot fills the attempt with the candidates, what each holds of the prompt
+// and the load of each at one moment. It fails when nobody is eligible.
+func (p *Partition) snapshot(a *attempt) error {
+	for {
+		v := p.view.Load()
+		if v != a.view {
+			if err := a.candidates(v, p); err != nil {
+				return err
+			}
+			a.view = v
+			a.matchIndex(p)
+		}
+		if p.projectLoad(a) {
+			return nil
+		}
+		a.view = nil
+	}
+}
+
+// projectLoad copies load and version of every candidate; false when the view
+// has changed.
+func (p *Partition) projectLoad(a *attempt) bool {
+	n := len(a.rows)
+	a.loads = slices.Grow(a.loads[:0], n)[:n]
+	a.versions = slices.Grow(a.versions[:0], n)[:n]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.view.Load() != a.view {
+		return false
+	}
+	for i, row := range a.rows {
+		a.loads[i], a.versions[i] = p.tracker.Load(a.view.rows[row].slot)
+	}
+	slots := p.tracker.Len()
+	a.active = slices.Grow(a.active[:0], slots)[:slots]
+	clear(a.active)
+	p.tracker.Active(a.sequences, a.active)
+	return true
+}
+
+// matchIndex asks the index what each candidate holds of the prompt.
+func (a *attempt) matchIndex(p *Partition) {
+	n := len(a.rows)
+	a.workers = slices.Grow(a.workers[:0], n)[:n]
+	for i, row := range a.rows {
+		a.workers[i] = a.view.rows[row].worker
+	}
+	a.overlaps = slices.Grow(a.overlaps[:0], n)[:n]
+	if len(a.blocks) == 0 {
+		clear(a.overlaps)
+		return
+	}
+	p.index.Find(a.blocks, a.workers, a.overlaps)
+	for i := range a.overlaps {
+		a.overlaps[i] = bounded(a.overlaps[i], uint32(len(a.blocks)))
+	}
+}
+
+// bounded makes sure that no tier claims more blocks than the prompt has.
+func bounded(o kvcache.Overlap, n uint32) kvcache.Overlap {
+	o.Device = min(o.Device, n)
+	o.Host = min(o.Host, n-o.Device)
+	o.Disk = min(o.Disk, n-o.Device-o.Host)
+	o.Shared = min(o.Shared, n-o.Device-o.Host-o.Disk)
+	return o
+}
+
+// seedFor is the seed of the n-th request of the partition when it brings none.
+func (p *Partition) seedFor(n uint64) uint64 {
+	if p.core.cfg.Seed == nil {
+		return rand.Uint64()
+	}
+	return policy.SplitMix64(*p.core.cfg.Seed ^ policy.SplitMix64(p.salt+n))
+}

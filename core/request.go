@@ -1,0 +1,139 @@
+package core
+
+import (
+	"encoding/json"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/kvcache"
+)
+
+// Kind says what a selection is for.
+type Kind uint8
+
+// The kinds.
+const (
+	// Query selects and books nothing.
+	Query Kind = iota
+	// Book selects and reserves under the selection id.
+	Book
+	// Advisory reads what would be chosen right now and changes nothing, not
+	// even whose turn it is.
+	Advisory
+)
+
+// String is the kind's name in records and metrics.
+func (k Kind) String() string {
+	switch k {
+	case Query:
+		return "query"
+	case Book:
+		return "book"
+	case Advisory:
+		return "advisory"
+	}
+	return "unknown"
+}
+
+// MaxIDBytes bounds selection ids, request ids, sessions, tenants and classes.
+const MaxIDBytes = 256
+
+// Request is one selection to make. Select reads it and keeps nothing of it but
+// the strings; it writes only Seed.
+type Request struct {
+	Kind Kind
+	// SelectionID is the caller's name of a booking; empty lets the core choose.
+	SelectionID string
+	// Surface names the surface that asks, for records.
+	Surface   string
+	Partition fleet.PartitionKey
+	// Class is the request's class, which may choose another policy.
+	Class  string
+	Prompt Prompt
+	// Adapter is the LoRA adapter, which the serving workers must list; empty
+	// for the base model.
+	Adapter string
+	// Pin names the worker, and perhaps the rank, that must serve.
+	Pin *Pin
+	// Allow lists the workers that may serve, by name or decimal id: nil allows
+	// all, empty but not nil allows none.
+	Allow []string
+	// Exclude lists workers that must not serve; whole workers, whatever the
+	// rank.
+	Exclude []fleet.Worker
+
+	Session, ParentSession, Tenant string
+	// SessionFinal marks the session's last request.
+	SessionFinal bool
+	Priority     int
+	// MaxTokens limits the output and ExpectedOutput estimates it, in tokens; 0
+	// when unknown.
+	MaxTokens, ExpectedOutput int
+	Temperature               float64
+	Streaming                 bool
+	// Overrides are values of the policy's configuration for this request.
+	Overrides map[string]json.RawMessage
+	// Seed decides ties. A nil Seed is drawn and stored here, so that further
+	// attempts with the same Request keep it.
+	Seed *uint64
+	// Arrival is when the request came; zero means now.
+	Arrival time.Time
+	// Attempt counts the dispatches of one request, from 0.
+	Attempt uint32
+	// RequestID names the request in decision ids.
+	RequestID string
+}
+
+// Prompt is what is known of the prompt.
+type Prompt struct {
+	// Tokens are the prompt's ids. When not nil they win over Blocks and Count.
+	Tokens []uint32
+	// Blocks are local block hashes that the caller computed.
+	Blocks []kvcache.BlockHash
+	// Count is the length in tokens, an estimate unless Exact.
+	Count int
+	// Exact tells that Count and Blocks come from the engine's own tokens; it
+	// is implied by Tokens.
+	Exact bool
+	// Salt is the cache salt, which separates the blocks of tenants.
+	Salt string
+}
+
+// Pin names a worker by id or, when ID is nil, by name, and optionally a rank.
+type Pin struct {
+	ID   *fleet.WorkerID
+	Name string
+	Rank *uint32
+}
+
+// check refuses what no partition could answer.
+func (r *Request) check() error {
+	for _, f := range []struct{ field, value string }{
+		{"selection_id", r.SelectionID}, {"class", r.Class}, {"session", r.Session},
+		{"parent_session", r.ParentSession}, {"tenant", r.Tenant}, {"request_id", r.RequestID},
+	} {
+		if len(f.value) > MaxIDBytes {
+			return invalid(&fleet.FieldError{Field: f.field, Value: f.value, Allowed: "at most 256 bytes"})
+		}
+	}
+	for _, f := range []struct {
+		field string
+		value int
+	}{{"prompt.count", r.Prompt.Count}, {"max_tokens", r.MaxTokens}, {"expected_output", r.ExpectedOutput}} {
+		if f.value < 0 || f.value > math.MaxInt32 {
+			return invalid(&fleet.FieldError{Field: f.field, Value: strconv.Itoa(f.value), Allowed: "0 to 2147483647"})
+		}
+	}
+	if t := r.Temperature; math.IsNaN(t) || math.IsInf(t, 0) {
+		return invalid(&fleet.FieldError{Field: "temperature", Value: strconv.FormatFloat(t, 'g', -1, 64), Allowed: "a finite number"})
+	}
+	if r.Kind > Advisory {
+		return invalid(&fleet.FieldError{Field: "kind", Value: strconv.Itoa(int(r.Kind)), Allowed: "query, book, advisory"})
+	}
+	if p := r.Pin; p != nil && p.ID == nil && p.Name == "" {
+		return invalid(&fleet.FieldError{Field: "pin", Value: "", Allowed: "a worker's id or name"})
+	}
+	return nil
+}

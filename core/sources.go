@@ -1,0 +1,105 @@
+package core
+
+import (
+	"time"
+
+	"github.com/routerd/routerd/core/policy"
+	"github.com/routerd/routerd/core/reserve"
+	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/kvcache"
+)
+
+// SelectionPolicySource resolves a rule to the policy that decides for it.
+type SelectionPolicySource interface {
+	// Resolve returns the handle for a partition and a request class (empty for
+	// none). It is called when a partition is prepared and, for a class, at the
+	// class's first request; the core keeps what it returns. The name "default"
+	// always exists, so that an error means the source is not able to answer.
+	Resolve(key fleet.PartitionKey, class string) (*policy.Handle, error)
+}
+
+// KvIndexSource opens the index of a partition.
+type KvIndexSource interface {
+	// Open returns the partition's index. The same key gives the same index
+	// whenever it is asked.
+	Open(key fleet.PartitionKey, blockSize int) (KvIndex, error)
+}
+
+// KvIndex tells who holds which prefix. Safe for concurrent use; it runs on the
+// caller's goroutine.
+type KvIndex interface {
+	// Find writes for each worker what it holds of the prompt given by its
+	// local block hashes. workers and out have the same length; Find keeps
+	// neither and writes every element of out.
+	Find(blocks []kvcache.BlockHash, workers []fleet.Worker, out []kvcache.Overlap)
+	// Trusted tells whether the rank's event stream lost nothing.
+	Trusted(w fleet.Worker) bool
+}
+
+// SelectionHost is what the process around the core offers it. Zero fields are
+// filled with parts that do nothing.
+type SelectionHost struct {
+	Telemetry Telemetry
+}
+
+// Telemetry hears what the core does. Calls come from many goroutines at once,
+// never under a lock, and must not block.
+type Telemetry interface {
+	// Decided hears of each selection that ended, by answer or by error. It must
+	// not keep e.
+	Decided(e *DecisionEvent)
+	// Released hears of each reservation that ended. It must not keep e.
+	Released(e *ReleaseEvent)
+}
+
+// DecisionEvent describes a selection that ended. All strings but Partition are
+// from bounded sets.
+type DecisionEvent struct {
+	Partition fleet.PartitionKey
+	Kind      Kind
+	Surface   string
+	Policy    string
+	Revision  int
+	// Code is empty for an answer.
+	Code Code
+	By   policy.By
+	// FaultReason and FaultCode are empty when no stage faulted.
+	FaultReason, FaultCode string
+	Candidates             int
+	// Conflicts counts attempts that another booking made void; Turn tells
+	// whether the decision took a turn.
+	Conflicts int
+	Turn      bool
+	Fuel      uint64
+	Elapsed   time.Duration
+}
+
+// ReleaseEvent describes a reservation that ended.
+type ReleaseEvent struct {
+	Key     reserve.Key
+	Outcome reserve.Outcome
+	// Held is the time from booking to release.
+	Held time.Duration
+}
+
+type noTelemetry struct{}
+
+func (noTelemetry) Decided(*DecisionEvent) {}
+func (noTelemetry) Released(*ReleaseEvent) {}
+
+// NoIndex is the index source of a router without cache knowledge.
+type NoIndex struct{}
+
+// Open returns an index that knows nothing.
+func (NoIndex) Open(fleet.PartitionKey, int) (KvIndex, error) { return NoIndex{}, nil }
+
+// Find writes zeroes.
+func (NoIndex) Find(_ []kvcache.BlockHash, _ []fleet.Worker, out []kvcache.Overlap) { clear(out) }
+
+// Trusted is false.
+func (NoIndex) Trusted(fleet.Worker) bool { return false }
+
+var (
+	_ KvIndexSource = NoIndex{}
+	_ KvIndex       = NoIndex{}
+)

@@ -1,0 +1,117 @@
+package core
+
+import (
+	"slices"
+
+	"github.com/routerd/routerd/core/load"
+	"github.com/routerd/routerd/fleet"
+)
+
+// PartitionView is what the core knows of a partition.
+type PartitionView struct {
+	Model     string     `json:"model"`
+	Group     string     `json:"group"`
+	BlockSize int        `json:"block_size"`
+	Policy    PolicyRef  `json:"policy"`
+	Ranks     []RankView `json:"ranks"`
+}
+
+// PolicyRef names a revision of a policy.
+type PolicyRef struct {
+	Name     string `json:"name"`
+	Revision int    `json:"revision"`
+}
+
+// RankView is what the core knows of one rank.
+type RankView struct {
+	Worker    fleet.WorkerID `json:"worker"`
+	Name      string         `json:"name"`
+	Rank      uint32         `json:"rank"`
+	Lifecycle Lifecycle      `json:"lifecycle"`
+	Reasons   []string       `json:"reasons"`
+	Load      LoadView       `json:"load"`
+}
+
+// LoadView is the projected load of a rank.
+type LoadView struct {
+	PrefillTokens  int64 `json:"prefill_tokens"`
+	DecodeBlocks   int64 `json:"decode_blocks"`
+	ActiveRequests int64 `json:"active_requests"`
+}
+
+// Key is the partition's key.
+func (v *PartitionView) Key() fleet.PartitionKey {
+	return fleet.PartitionKey{Model: v.Model, Group: v.Group}
+}
+
+// Partitions lists all partitions by model and group, with their ranks by
+// (worker, rank), as of one moment of the catalog. The caller owns the result.
+func (c *SelectionCore) Partitions() []PartitionView {
+	c.members.Lock()
+	defer c.members.Unlock()
+	parts := c.directory.Load().partitions
+	out := make([]PartitionView, 0, len(parts))
+	for _, p := range parts {
+		out = append(out, p.status())
+	}
+	slices.SortFunc(out, func(a, b PartitionView) int { return compareKeys(a.Key(), b.Key()) })
+	return out
+}
+
+func (p *Partition) status() PartitionView {
+	rev, _ := p.handle.Acquire()
+	defer rev.Release()
+	out := PartitionView{
+		Model: p.key.Model, Group: p.key.Group, BlockSize: p.blockSize,
+		Policy: PolicyRef{rev.Name(), rev.Number()}, Ranks: []RankView{},
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, r := range p.view.Load().rows {
+		l, _ := p.tracker.Load(r.slot)
+		out.Ranks = append(out.Ranks, RankView{
+			Worker: r.worker.ID, Name: r.member.record.Name, Rank: r.worker.Rank,
+			Lifecycle: r.member.lifecycle, Reasons: append([]string{}, r.member.reasons...),
+			Load: LoadView(l),
+		})
+	}
+	return out
+}
+
+// LeastLoaded names the ready worker of a partition with the fewest active
+// requests over its ranks, then the fewest tokens to prefill, then the lowest
+// id. ok is false when none is ready.
+func (c *SelectionCore) LeastLoaded(key fleet.PartitionKey) (name, endpoint string, ok bool) {
+	p := c.directory.Load().partitions[key.Normalised()]
+	if p == nil {
+		return "", "", false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var chosen *member
+	var least, sum load.Load
+	rows := p.view.Load().rows
+	for i, r := range rows {
+		l, _ := p.tracker.Load(r.slot)
+		sum.ActiveRequests += l.ActiveRequests
+		sum.PrefillTokens += l.PrefillTokens
+		if i+1 < len(rows) && rows[i+1].member == r.member {
+			continue
+		}
+		if r.member.lifecycle == Ready && (chosen == nil || lighter(sum, least)) {
+			chosen, least = r.member, sum
+		}
+		sum = load.Load{}
+	}
+	if chosen == nil {
+		return "", "", false
+	}
+	return chosen.record.Name, chosen.record.URL, true
+}
+
+func lighter(a, b load.Load) bool {
+	if a.ActiveRequests != b.ActiveRequests {
+		return a.ActiveRequests < b.ActiveRequests
+	}
+	return a.PrefillTokens < b.PrefillTokens
+}

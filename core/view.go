@@ -1,0 +1,140 @@
+package core
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/routerd/routerd/core/load"
+	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/plugins/abi"
+)
+
+// member is an immutable worker record with its standing.
+type member struct {
+	record     fleet.Record
+	lifecycle  Lifecycle
+	reasons    []string
+	generation uint64    // of the record: changes when it is deleted and made anew
+	readySince time.Time // zero while not ready
+}
+
+// with returns the member with another record and standing, of the same
+// generation.
+func (m *member) with(rec fleet.Record, l Lifecycle, reasons []string, now time.Time) *member {
+	out := &member{record: rec, lifecycle: l, reasons: slices.Clone(reasons), generation: m.generation, readySince: m.readySince}
+	switch {
+	case l != Ready:
+		out.readySince = time.Time{}
+	case out.readySince.IsZero():
+		out.readySince = now
+	}
+	return out
+}
+
+// eligibleAs tells whether the change from m to o leaves every answer about
+// eligibility as it was.
+func (m *member) eligibleAs(o *member) bool {
+	return m.lifecycle == o.lifecycle && slices.Equal(m.record.Adapters, o.record.Adapters)
+}
+
+func (m *member) serves(adapter string) bool {
+	return adapter == "" || slices.ContainsFunc(m.record.Adapters, func(a fleet.Adapter) bool { return a.Name == adapter })
+}
+
+// view is an immutable picture of a partition's workers. Rows ascend by
+// (worker, rank) and hold every rank, eligible or not.
+type view struct {
+	rows    []viewRow
+	members []*member // ascending by id
+	byID    map[fleet.WorkerID]*member
+	byName  map[string]*member
+	ready   bool // every row is
+
+	labels sync.Map // label column → []float64, one a row, made when first asked for
+}
+
+type viewRow struct {
+	worker fleet.Worker
+	member *member
+	index  int32 // of the member in the view
+	slot   load.Slot
+	column float64 // worker.id as a column
+}
+
+// newView builds a view; slotOf names the slot of each rank.
+func newView(members []*member, slotOf map[fleet.Worker]load.Slot) *view {
+	v := &view{
+		members: members, ready: true,
+		byID: make(map[fleet.WorkerID]*member, len(members)), byName: make(map[string]*member, len(members)),
+	}
+	for i, m := range members {
+		v.byID[m.record.ID], v.byName[m.record.Name] = m, m
+		v.ready = v.ready && m.lifecycle == Ready
+		column := workerColumn(m.record.ID)
+		for _, rank := range m.record.Ranks() {
+			w := fleet.Worker{ID: m.record.ID, Rank: rank}
+			v.rows = append(v.rows, viewRow{w, m, int32(i), slotOf[w], column})
+		}
+	}
+	return v
+}
+
+// index is the place of a member of the view.
+func (v *view) index(m *member) int {
+	i, _ := slices.BinarySearchFunc(v.members, m, func(a, b *member) int { return cmp.Compare(a.record.ID, b.record.ID) })
+	return i
+}
+
+// label returns a label column over all rows of the view.
+func (v *view) label(name string) []float64 {
+	made, _ := v.labels.Load(name)
+	if col, ok := made.([]float64); ok {
+		return col
+	}
+	col := make([]float64, len(v.rows))
+	key, isNumber := strings.CutPrefix(name, abi.LabelNumPrefix)
+	if !isNumber {
+		key = strings.TrimPrefix(name, abi.LabelPrefix)
+	}
+	for i, r := range v.rows {
+		value, ok := r.member.record.Labels[key]
+		if !ok {
+			continue
+		}
+		if !isNumber {
+			col[i] = abi.ID(value)
+			continue
+		}
+		if f, err := strconv.ParseFloat(value, 64); err == nil && !math.IsInf(f, 0) && !math.IsNaN(f) {
+			col[i] = f
+		}
+	}
+	v.labels.Store(name, col)
+	return col
+}
+
+// find reads a worker's name or decimal id.
+func (v *view) find(s string) *member {
+	if m := v.byName[s]; m != nil {
+		return m
+	}
+	id, err := fleet.ParseWorkerID(s)
+	if err != nil {
+		return nil
+	}
+	return v.byID[id]
+}
+
+// workerColumn is a worker id as a float64: itself where that is exact and not
+// 0, else the id of its decimal text.
+func workerColumn(id fleet.WorkerID) float64 {
+	if id >= 1 && id < 1<<53 {
+		return float64(id)
+	}
+	return abi.ID(id.String())
+}
