@@ -1,0 +1,140 @@
+// Package api is the catalog source behind the worker routes of the admin API.
+// Its workers are kept in one file and survive a crash at any point: a change
+// that was answered is found again after the next start.
+//
+// A Source is safe for concurrent use; it starts no goroutines.
+//
+//	src, err := api.Open(filepath.Join(dataDir, "workers.json"), reconciler)
+//	err = src.Restore(ctx)
+//	view, created, err := src.Put(ctx, record)
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+
+	"github.com/routerd/routerd/catalog"
+	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/internal/durable"
+)
+
+// Name is the source's name in views and conflicts.
+const Name = "api"
+
+// ErrNotFound says that no source has such a worker.
+var ErrNotFound = errors.New("no such worker")
+
+// Source holds the workers that were put by API.
+type Source struct {
+	file       string
+	reconciler *catalog.Reconciler
+
+	mu      sync.Mutex // guards records and the file
+	records []fleet.Record
+}
+
+// Open reads the file; a missing one is an empty list. A file that cannot be
+// read is an error: nothing is lost silently.
+func Open(file string, r *catalog.Reconciler) (*Source, error) {
+	s := &Source{file: file, reconciler: r}
+	data, err := os.ReadFile(file)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return s, nil
+	case err != nil:
+		return nil, fmt.Errorf("read workers: %w", err)
+	}
+	if err := json.Unmarshal(data, &s.records); err != nil {
+		return nil, fmt.Errorf("read workers from %s: %w", file, err)
+	}
+	return s, nil
+}
+
+// Restore hands the stored workers to the reconciler.
+func (s *Source) Restore(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.reconciler.Apply(ctx, Name, s.records)
+}
+
+// Put adds or replaces a worker, whole, and returns how it stands after one
+// attempt to make it ready. Without an id, a worker that has the name is
+// replaced. The error is a *fleet.FieldError for a bad record or a
+// *catalog.ConflictError for one that another worker stands against; nothing
+// has changed then.
+func (s *Source) Put(ctx context.Context, rec fleet.Record) (view catalog.View, created bool, err error) {
+	rec, err = rec.Normalised()
+	if err != nil {
+		return catalog.View{}, false, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.IndexFunc(s.records, func(o fleet.Record) bool { return o.ID == rec.ID })
+	next := slices.Clone(s.records)
+	if i >= 0 {
+		next[i] = rec
+	} else {
+		next = append(next, rec)
+	}
+	if err := s.replace(ctx, next); err != nil {
+		return catalog.View{}, false, err
+	}
+	view, ok := s.reconciler.Worker(rec.ID.String())
+	if !ok {
+		return catalog.View{}, false, fmt.Errorf("worker %s vanished while it was put", rec.Name)
+	}
+	return view, i < 0, nil
+}
+
+// Delete removes the worker with the id or name. The error is ErrNotFound, or a
+// *catalog.ConflictError for a worker of another source, which only that
+// source can remove.
+func (s *Source) Delete(ctx context.Context, ref string) error {
+	view, ok := s.reconciler.Worker(ref)
+	if !ok {
+		return fmt.Errorf("worker %q: %w", ref, ErrNotFound)
+	}
+	if view.Source != Name {
+		return &catalog.ConflictError{Field: "worker", Value: view.Name, Holder: "source " + view.Source}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next := slices.DeleteFunc(slices.Clone(s.records), func(o fleet.Record) bool { return o.ID == view.ID })
+	if len(next) == len(s.records) {
+		return fmt.Errorf("worker %q: %w", ref, ErrNotFound)
+	}
+	return s.replace(ctx, next)
+}
+
+// replace checks the list, makes it durable, then applies it, so that no
+// answered change is lost and no refused one is kept.
+func (s *Source) replace(ctx context.Context, next []fleet.Record) error {
+	if err := s.reconciler.Check(Name, next); err != nil {
+		return err
+	}
+	if err := s.write(next); err != nil {
+		return err
+	}
+	// The change is durable now: a caller that has gone does not undo it.
+	if err := s.reconciler.Apply(context.WithoutCancel(ctx), Name, next); err != nil {
+		return errors.Join(err, s.write(s.records))
+	}
+	s.records = next
+	return nil
+}
+
+func (s *Source) write(records []fleet.Record) error {
+	data, err := json.MarshalIndent(records, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode workers: %w", err)
+	}
+	if err := durable.WriteFile(s.file, data, 0o600); err != nil {
+		return fmt.Errorf("store workers: %w", err)
+	}
+	return nil
+}

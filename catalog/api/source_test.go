@@ -1,0 +1,113 @@
+package api_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/routerd/routerd/catalog"
+	"github.com/routerd/routerd/catalog/api"
+	"github.com/routerd/routerd/core"
+	"github.com/routerd/routerd/fleet"
+)
+
+// nowhere takes every worker.
+type nowhere struct{}
+
+func (nowhere) Prepare(context.Context, fleet.PartitionKey, int) error { return nil }
+func (nowhere) Commit(core.Change) error                               { return nil }
+func (nowhere) Listen(catalog.Listening) error                         { return nil }
+func (nowhere) Unlisten(fleet.PartitionKey, fleet.Worker)              {}
+func (nowhere) Configured(string) int                                  { return 16 }
+func (nowhere) Probe(context.Context, string) (int, error)             { return 0, errors.New("no engine") }
+
+func open(t *testing.T, file string) (*api.Source, *catalog.Reconciler) {
+	t.Helper()
+	r := catalog.New(nowhere{}, nowhere{}, nowhere{}, slog.New(slog.DiscardHandler))
+	s, err := api.Open(file, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Restore(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return s, r
+}
+
+func names(r *catalog.Reconciler) []string {
+	out := []string{}
+	for _, v := range r.Workers() {
+		out = append(out, v.Name)
+	}
+	return out
+}
+
+func TestAnAnsweredChangeIsFoundAfterTheNextStart(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "workers.json")
+	s, _ := open(t, file)
+	for i, want := range []bool{true, false} {
+		v, created, err := s.Put(t.Context(), fleet.Record{ID: 1, Name: "w1", URL: "http://127.0.0.1:8000"})
+		if err != nil || created != want || v.Source != api.Name || v.Lifecycle != core.Ready {
+			t.Errorf("put %d: got %+v, created %t, %v", i, v, created, err)
+		}
+	}
+	if _, _, err := s.Put(t.Context(), fleet.Record{ID: 2, Name: "w2", URL: "http://127.0.0.1:8001"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Delete(t.Context(), "1"); err != nil {
+		t.Fatal(err)
+	}
+	_, again := open(t, file)
+	if diff := cmp.Diff([]string{"w2"}, names(again)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestARefusedPutChangesNothing(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "workers.json")
+	s, r := open(t, file)
+	if err := r.Apply(t.Context(), "file", []fleet.Record{must(t, fleet.Record{ID: 1, URL: "http://127.0.0.1:8000"})}); err != nil {
+		t.Fatal(err)
+	}
+	var conflict *catalog.ConflictError
+	if _, _, err := s.Put(t.Context(), fleet.Record{ID: 1, URL: "http://127.0.0.1:9000"}); !errors.As(err, &conflict) {
+		t.Errorf("a worker of the file was replaced: %v", err)
+	}
+	var field *fleet.FieldError
+	if _, _, err := s.Put(t.Context(), fleet.Record{ID: 2, URL: "nonsense"}); !errors.As(err, &field) {
+		t.Errorf("got %v", err)
+	}
+	if err := s.Delete(t.Context(), "1"); !errors.As(err, &conflict) {
+		t.Errorf("a worker of the file was deleted: %v", err)
+	}
+	if err := s.Delete(t.Context(), "none"); !errors.Is(err, api.ErrNotFound) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the file was written: %v", err)
+	}
+}
+
+func TestABrokenFileStopsTheStart(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "workers.json")
+	if err := os.WriteFile(file, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := api.Open(file, nil); err == nil {
+		t.Error("a broken file was taken for an empty one")
+	}
+}
+
+func must(t *testing.T, r fleet.Record) fleet.Record {
+	t.Helper()
+	r, err := r.Normalised()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}

@@ -1,0 +1,208 @@
+package catalog
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/routerd/routerd/core"
+	"github.com/routerd/routerd/fleet"
+)
+
+// Reconciler makes the core's workers equal to what all sources want. It is
+// safe for concurrent use.
+type Reconciler struct {
+	core      Core
+	listeners Listeners
+	sizes     BlockSizes
+	log       *slog.Logger
+
+	// sources serialises the lists of one source; two sources work in parallel.
+	sources sync.Map // source name → *sync.Mutex
+
+	// planning is held from the check of a list to the end of its withdrawals, so
+	// that a worker that one source drops and another brings never overlap.
+	planning sync.Mutex
+
+	mu      sync.Mutex // guards entries and, in each, the fields above op
+	entries map[fleet.WorkerID]*entry
+}
+
+// entry is one wanted worker.
+type entry struct {
+	source    string
+	want      fleet.Record
+	round     uint64 // rises with each change of want, so that a late preparation is noticed
+	lifecycle core.Lifecycle
+	reasons   []string
+	failures  int
+	retryAt   time.Time
+
+	op        sync.Mutex         // guards what has been applied: the fields below
+	committed fleet.PartitionKey // where the core has it; zero when nowhere
+	listening map[uint32]Listening
+}
+
+// New makes a Reconciler without workers.
+func New(c Core, l Listeners, s BlockSizes, log *slog.Logger) *Reconciler {
+	return &Reconciler{core: c, listeners: l, sizes: s, log: log, entries: map[fleet.WorkerID]*entry{}}
+}
+
+// ConflictError refuses a list of workers: two of them claim one thing.
+type ConflictError struct {
+	Field  string // id, name, url or adapter
+	Value  string
+	Holder string // who has it
+}
+
+// Error names the field, the value and who has it.
+func (e *ConflictError) Error() string {
+	return fmt.Sprintf("%s %q is taken by %s", e.Field, e.Value, e.Holder)
+}
+
+// Check tells whether Apply would take the list: records must be normalised
+// (fleet.Record.Normalised), and neither they nor another source's workers may
+// share an id, a name or an endpoint. The error is a *ConflictError or a
+// *fleet.FieldError.
+func (r *Reconciler) Check(source string, desired []fleet.Record) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.check(source, desired)
+}
+
+func (r *Reconciler) check(source string, desired []fleet.Record) error {
+	type claim struct{ field, value string }
+	taken := map[claim]string{}
+	claims := func(rec fleet.Record) []claim {
+		return []claim{{"id", rec.ID.String()}, {"name", rec.Name}, {"url", rec.URL}}
+	}
+	for _, e := range r.entries {
+		if e.source == source {
+			continue
+		}
+		for _, c := range claims(e.want) {
+			taken[c] = fmt.Sprintf("worker %s of source %s", e.want.Name, e.source)
+		}
+	}
+	for _, rec := range desired {
+		for _, c := range claims(rec) {
+			if holder, ok := taken[c]; ok {
+				return &ConflictError{Field: c.field, Value: c.value, Holder: holder}
+			}
+			taken[c] = "worker " + rec.Name + " of the same list"
+		}
+	}
+	return nil
+}
+
+// Apply makes desired the whole list of the source. It returns after every
+// change was tried once: a worker that could not be made ready is incomplete
+// and stays so until a retry succeeds. An error means that nothing changed.
+func (r *Reconciler) Apply(ctx context.Context, source string, desired []fleet.Record) error {
+	lock, _ := r.sources.LoadOrStore(source, &sync.Mutex{})
+	mu := lock.(*sync.Mutex) //nolint:forcetypeassert // the map holds nothing else
+	mu.Lock()
+	defer mu.Unlock()
+
+	changed, err := r.replan(source, desired)
+	if err != nil {
+		return fmt.Errorf("apply workers of source %s: %w", source, err)
+	}
+	r.bringAll(ctx, changed)
+	return nil
+}
+
+// replan takes the list over and withdraws what left it.
+func (r *Reconciler) replan(source string, desired []fleet.Record) (changed []fleet.WorkerID, err error) {
+	r.planning.Lock()
+	defer r.planning.Unlock()
+	r.mu.Lock()
+	if err := r.check(source, desired); err != nil {
+		r.mu.Unlock()
+		return nil, err
+	}
+	gone, changed := r.plan(source, desired)
+	r.mu.Unlock()
+	for _, e := range gone {
+		r.withdraw(e)
+	}
+	return changed, nil
+}
+
+// plan records what the source wants now and returns what is to be done: the
+// entries that left, and the ids that are new, changed or not ready.
+func (r *Reconciler) plan(source string, desired []fleet.Record) (gone []*entry, changed []fleet.WorkerID) {
+	wanted := map[fleet.WorkerID]bool{}
+	for _, rec := range desired {
+		wanted[rec.ID] = true
+		e := r.entries[rec.ID]
+		if e == nil {
+			e = &entry{source: source, lifecycle: core.Incomplete, listening: map[uint32]Listening{}}
+			r.entries[rec.ID] = e
+		} else if e.want.Equal(rec) && e.lifecycle == core.Ready {
+			continue
+		}
+		e.want = rec
+		e.round++
+		e.failures = 0
+		changed = append(changed, rec.ID)
+	}
+	for id, e := range r.entries {
+		if e.source == source && !wanted[id] {
+			gone = append(gone, e)
+			e.round++
+			delete(r.entries, id)
+		}
+	}
+	slices.SortFunc(gone, func(a, b *entry) int { return cmp.Compare(a.want.ID, b.want.ID) })
+	return gone, changed
+}
+
+// withdraw takes a worker out of the core first, so that nothing selects it,
+// then ends its listeners. Nobody changes want of an entry that has left.
+func (r *Reconciler) withdraw(e *entry) {
+	e.op.Lock()
+	defer e.op.Unlock()
+	r.uncommit(e, e.want.ID)
+	r.unlisten(e, nil)
+	r.log.Info("worker removed", "worker", e.want.Name, "source", e.source)
+}
+
+// uncommit and the calls below it run under e.op.
+func (r *Reconciler) uncommit(e *entry, id fleet.WorkerID) {
+	if e.committed == (fleet.PartitionKey{}) {
+		return
+	}
+	if err := r.core.Commit(core.Change{Removals: []fleet.WorkerID{id}}); err != nil {
+		r.log.Error("worker not removed", "worker", id.String(), "err", err)
+	}
+	e.committed = fleet.PartitionKey{}
+}
+
+// Workers lists all workers by id.
+func (r *Reconciler) Workers() []View {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	views := make([]View, 0, len(r.entries))
+	for _, id := range slices.Sorted(maps.Keys(r.entries)) {
+		e := r.entries[id]
+		views = append(views, View{Record: e.want, Source: e.source, Lifecycle: e.lifecycle, Reasons: append([]string{}, e.reasons...)})
+	}
+	return views
+}
+
+// Worker finds a worker by decimal id or by name.
+func (r *Reconciler) Worker(ref string) (View, bool) {
+	for _, v := range r.Workers() {
+		if v.Name == ref || strconv.FormatUint(uint64(v.ID), 10) == ref {
+			return v, true
+		}
+	}
+	return View{}, false
+}

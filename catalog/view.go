@@ -1,0 +1,58 @@
+package catalog
+
+import (
+	"context"
+
+	"github.com/routerd/routerd/core"
+	"github.com/routerd/routerd/fleet"
+)
+
+// View is a worker as the catalog sees it.
+type View struct {
+	fleet.Record
+	Source    string         `json:"source"`
+	Lifecycle core.Lifecycle `json:"lifecycle"`
+	// Reasons say why the worker is not ready; empty when it is.
+	Reasons []string `json:"reasons"`
+}
+
+// Core is where ready workers go.
+type Core interface {
+	// Prepare builds the partition and its policy where they are missing and
+	// checks that it has the block size. It may take seconds.
+	Prepare(ctx context.Context, key fleet.PartitionKey, blockSize int) error
+	// Commit applies one change at once.
+	Commit(change core.Change) error
+}
+
+// Listening is one KV event subscription: that of one rank of a worker.
+type Listening struct {
+	Partition fleet.PartitionKey
+	Worker    fleet.Worker
+	Name      string
+	Engine    string
+	BlockSize int
+	Endpoint  string // the publisher
+	Replay    string // the replay socket; empty for none
+	DPStart   int    // ranks that the publisher may speak for
+	DPSize    int
+	Adapters  string // names of numbered adapters as "id=name" in order, comparable
+}
+
+// Listeners subscribe to engines' KV events.
+type Listeners interface {
+	// Listen starts a subscription.
+	Listen(l Listening) error
+	// Unlisten ends the rank's subscription and forgets its blocks; when it
+	// returned, no event of it is applied any more.
+	Unlisten(key fleet.PartitionKey, w fleet.Worker)
+}
+
+// BlockSizes finds a worker's KV block size.
+type BlockSizes interface {
+	// Configured is the block size that the operator gave for the model; 0 for
+	// none.
+	Configured(model string) int
+	// Probe asks the engine.
+	Probe(ctx context.Context, url string) (int, error)
+}
