@@ -1,0 +1,93 @@
+// Package indextest checks an index against a plain model: maps from engine hashes to paths, replayed event by event.
+//
+//	func TestModel(t *testing.T) {
+//		indextest.Run(t, func(blockSize int) indexer.Indexer { return exact.New(blockSize) })
+//	}
+//
+// A failure prints the operations, one JSON object a line; Replay runs such a script again.
+package indextest
+
+import (
+	"bufio"
+	"encoding/json"
+	"strings"
+
+	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/kvcache"
+)
+
+// op is one step of a script. Do is stored, removed, cleared, clear, remove or find.
+type op struct {
+	Do        string            `json:"do"`
+	Worker    uint64            `json:"worker"`
+	Rank      uint32            `json:"rank,omitempty"`
+	Tier      kvcache.Tier      `json:"tier,omitempty"`
+	Group     int32             `json:"group,omitempty"`
+	Attention kvcache.Attention `json:"attention,omitempty"`
+	Hashes    []uint64          `json:"hashes,omitempty"`
+	Raw       bool              `json:"raw,omitempty"` // hashes are byte strings
+	Parent    *uint64           `json:"parent,omitempty"`
+	Tokens    []uint32          `json:"tokens,omitempty"`
+	Bigram    bool              `json:"bigram,omitempty"`
+	BlockSize int               `json:"block_size,omitempty"`
+	Adapter   string            `json:"adapter,omitempty"`
+	Salt      string            `json:"salt,omitempty"`
+	Opaque    *int              `json:"opaque,omitempty"`
+}
+
+func (o op) who() fleet.Worker { return fleet.Worker{ID: fleet.WorkerID(o.Worker), Rank: o.Rank} }
+
+func (o op) hash(n uint64) kvcache.EngineHash {
+	if !o.Raw {
+		return kvcache.NumberHash(n)
+	}
+	h, _ := kvcache.BytesHash([]byte{'h', byte(n >> 56), byte(n >> 48), byte(n >> 40), byte(n >> 32), byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)})
+	return h
+}
+
+// event returns the event that the step applies.
+func (o op) event() kvcache.Event {
+	kinds := map[string]kvcache.EventKind{"stored": kvcache.Stored, "removed": kvcache.Removed, "cleared": kvcache.Cleared}
+	e := kvcache.Event{
+		Kind: kinds[o.Do], Tier: o.Tier, Group: o.Group, Attention: o.Attention,
+		Tokens: o.Tokens, Bigram: o.Bigram, BlockSize: o.BlockSize, Adapter: o.Adapter, Salt: o.Salt,
+	}
+	for _, n := range o.Hashes {
+		e.Hashes = append(e.Hashes, o.hash(n))
+	}
+	if o.Parent != nil {
+		e.Parent, e.HasParent = o.hash(*o.Parent), true
+	}
+	if o.Opaque != nil {
+		e.Opaque, e.OpaqueFrom = true, *o.Opaque
+	}
+	return e
+}
+
+func script(ops []op) string {
+	var b strings.Builder
+	for _, o := range ops {
+		line, err := json.Marshal(o)
+		if err != nil {
+			return err.Error()
+		}
+		b.Write(line)
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+func parse(text string) ([]op, error) {
+	var ops []op
+	lines := bufio.NewScanner(strings.NewReader(text))
+	for lines.Scan() {
+		if line := strings.TrimSpace(lines.Text()); line != "" {
+			var o op
+			if err := json.Unmarshal([]byte(line), &o); err != nil {
+				return nil, err
+			}
+			ops = append(ops, o)
+		}
+	}
+	return ops, lines.Err()
+}
