@@ -94,7 +94,10 @@ func DefaultConfig() Config {
 	}
 }
 
-const longestDelay = time.Minute
+const (
+	longestDelay = time.Minute
+	longestIdle  = 24 * time.Hour
+)
 
 // Validate reports every field that is out of range, by name.
 func (c Config) Validate() error {
@@ -110,7 +113,7 @@ func (c Config) Validate() error {
 		within("buffer-steps", c.BufferSteps, 1, 1_000_000),
 		withinTime("prefill-per-token", c.PrefillPerToken, longestDelay),
 		withinTime("decode-per-token", c.DecodePerToken, longestDelay),
-		withinTime("idle-timeout", c.IdleTimeout, 24*time.Hour),
+		withinTime("idle-timeout", c.IdleTimeout, longestIdle),
 		oneOf("event-form", string(c.EventForm), string(FormMap), string(FormArray)),
 		oneOf("hash-form", string(c.HashForm), string(HashInt), string(HashBytes)),
 		c.validateAdapters(),
@@ -141,10 +144,14 @@ func (c Config) validateAddresses() error {
 	if !c.Events {
 		return err
 	}
-	_, pubErr := splitEndpoint("kv-endpoint", c.EventsListen)
-	var replayErr error
-	if c.ReplayListen != "" {
-		_, replayErr = splitEndpoint("replay-endpoint", c.ReplayListen)
+	pub, pubErr := splitEndpoint("kv-endpoint", c.EventsListen)
+	if c.ReplayListen == "" {
+		return errors.Join(err, pubErr)
+	}
+	replay, replayErr := splitEndpoint("replay-endpoint", c.ReplayListen)
+	if pubErr == nil && replayErr == nil && pub.meets(replay, c.Ranks) {
+		replayErr = fmt.Errorf("replay-endpoint %q: with %d ranks its ports meet those of kv-endpoint %q; allowed: ports at least %d apart",
+			cut(c.ReplayListen), c.Ranks, cut(c.EventsListen), c.Ranks)
 	}
 	return errors.Join(err, pubErr, replayErr)
 }

@@ -44,3 +44,12 @@ func (e endpoint) address(rank int) string {
 	}
 	return "tcp://" + e.host + ":" + strconv.Itoa(e.port+rank)
 }
+
+// meets tells whether two fixed endpoints would share a port among n ranks.
+func (e endpoint) meets(other endpoint, n int) bool {
+	if e.port == 0 || other.port == 0 {
+		return false
+	}
+	distance := e.port - other.port
+	return distance < n && -distance < n
+}
