@@ -106,7 +106,7 @@ func (p *Partition) attempt(ctx context.Context, a *attempt, handle *policy.Hand
 
 // decide runs the active revision over the snapshot with no lock held.
 func (p *Partition) decide(ctx context.Context, a *attempt, handle *policy.Handle) error {
-	rev, columns := handle.Acquire()
+	rev, columns := handle.AcquireColumns()
 	defer rev.Release()
 	a.policy, a.revision, a.digests = rev.Name(), rev.Number(), rev.Digests()
 	if err := rev.CheckOverrides(a.req.Overrides); err != nil {

@@ -59,7 +59,7 @@ func (c *SelectionCore) Partitions() []PartitionView {
 }
 
 func (p *Partition) status() PartitionView {
-	rev, _ := p.handle.Acquire()
+	rev := p.handle.Acquire()
 	defer rev.Release()
 	out := PartitionView{
 		Model: p.key.Model, Group: p.key.Group, BlockSize: p.blockSize,

@@ -33,9 +33,16 @@ func NewHandle(rev *Revision) (*Handle, error) {
 }
 
 // Acquire returns the active revision with a reference, on which the caller
-// must call Release, and the columns that its tables hold: those of the
-// revision and those given to Keep.
-func (h *Handle) Acquire() (*Revision, ColumnSet) {
+// must call Release.
+func (h *Handle) Acquire() *Revision {
+	rev, _ := h.AcquireColumns()
+	return rev
+}
+
+// AcquireColumns is Acquire that also returns the columns of the tables to
+// decide from: those of the revision and those given to Keep. The caller must
+// not change them.
+func (h *Handle) AcquireColumns() (*Revision, ColumnSet) {
 	for {
 		// A revision whose last reference goes between the load and the
 		// acquire has been replaced: the next load finds its successor.

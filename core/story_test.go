@@ -1,0 +1,352 @@
+package core_test
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/routerd/routerd/core"
+	"github.com/routerd/routerd/core/policy"
+	"github.com/routerd/routerd/core/reserve"
+	"github.com/routerd/routerd/fleet"
+)
+
+// TestStories runs testdata/*.txt: what the core does, told in commands. Run
+// with -rewrite to update what they answer.
+func TestStories(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		synctest.Test(t, func(t *testing.T) {
+			s := &story{t: t, held: map[string]*core.Selection{}, members: map[string]core.Member{}}
+			s.world = newWorld(t, use("builtin:kv-aware"), nil)
+			datadriven.RunTest(t, path, s.run)
+		})
+	})
+}
+
+// story is the state of one script.
+type story struct {
+	t       *testing.T
+	world   *world
+	held    map[string]*core.Selection
+	members map[string]core.Member
+	number  int
+}
+
+func (s *story) run(t *testing.T, d *datadriven.TestData) string {
+	s.t = t
+	commands := map[string]func(*datadriven.TestData) string{
+		"add-worker": s.addWorker, "patch-worker": s.addWorker, "remove-worker": s.removeWorker, "lifecycle": s.lifecycle,
+		"book": s.selectBy(core.Book), "query": s.selectBy(core.Query), "advisory": s.selectBy(core.Advisory),
+		"first-token": s.onHeld(func(r *reserve.Reservation) string { r.FirstToken(time.Now()); return "ok" }),
+		"prefill-complete": s.onHeld(func(r *reserve.Reservation) string {
+			r.PrefillComplete()
+			return "ok"
+		}),
+		"output": s.output, "free": s.free, "loads": s.loads, "store": s.store, "clear": s.clear, "models": s.models,
+		"resolve": s.resolve, "policy": s.policy, "decision": s.decision, "partitions": s.partitions,
+		"advance": s.advance, "shutdown": func(*datadriven.TestData) string { s.world.Close(); return "ok" },
+		"reservations": func(*datadriven.TestData) string { return strconv.Itoa(s.world.Reservations()) },
+		"released":     s.released,
+	}
+	f := commands[d.Cmd]
+	if f == nil {
+		t.Fatalf("%s: unknown command %q", d.Pos, d.Cmd)
+	}
+	return strings.TrimRight(f(d), "\n") + "\n"
+}
+
+// arg reads one argument of the command, def when it is absent.
+func arg(d *datadriven.TestData, key, def string) string {
+	for _, a := range d.CmdArgs {
+		if a.Key == key {
+			return strings.Join(a.Vals, ",")
+		}
+	}
+	return def
+}
+
+func number(s string) int {
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		panic(err)
+	}
+	return n
+}
+
+// names are the arguments without a value.
+func names(d *datadriven.TestData) (out []string) {
+	for _, a := range d.CmdArgs {
+		if len(a.Vals) == 0 {
+			out = append(out, a.Key)
+		}
+	}
+	return out
+}
+
+// addWorker upserts; patch-worker starts from the record as it was.
+func (s *story) addWorker(d *datadriven.TestData) string {
+	name := names(d)[0]
+	m := core.Member{Record: record(name, "m1"), Lifecycle: core.Ready}
+	if d.Cmd == "patch-worker" {
+		m = s.members[name]
+	}
+	rec := &m.Record
+	for _, a := range d.CmdArgs {
+		value := strings.Join(a.Vals, ",")
+		switch a.Key {
+		case "model":
+			rec.Model = value
+		case "group":
+			rec.Group = value
+		case "id":
+			rec.ID = fleet.WorkerID(number(value))
+		case "ranks":
+			rec.DPSize = number(value)
+		case "url":
+			rec.URL = value
+		case "lifecycle":
+			m.Lifecycle = core.Lifecycle(value)
+		case "reason":
+			m.Reasons = []string{value}
+		case "label":
+			rec.Labels = map[string]string{"zone": value}
+		case "adapter":
+			rec.Adapters = []fleet.Adapter{{Name: value}}
+		}
+	}
+	blockSize := number(arg(d, "block", "16"))
+	m.BlockSize = blockSize
+	if err := s.world.Prepare(s.t.Context(), rec.Partition(), blockSize); err != nil {
+		return "error: " + err.Error()
+	}
+	if err := s.world.Commit(core.Change{Upserts: []core.Member{m}}); err != nil {
+		return "error: " + err.Error()
+	}
+	s.members[name] = m
+	return "ok"
+}
+
+func (s *story) removeWorker(d *datadriven.TestData) string {
+	for _, name := range names(d) {
+		s.world.remove(s.t, name)
+		s.world.cache.drop(fleet.IDFromName(name))
+	}
+	return "ok"
+}
+
+func (s *story) lifecycle(d *datadriven.TestData) string {
+	n := names(d)
+	if err := s.world.SetLifecycle(fleet.IDFromName(n[0]), core.Lifecycle(n[1]), nil); err != nil {
+		return "error: " + err.Error()
+	}
+	return "ok"
+}
+
+// tokens reads "A:160+B:40": 160 tokens of text A, then 40 of text B.
+func tokens(script string) []uint32 {
+	out := []uint32{}
+	for part := range strings.SplitSeq(script, "+") {
+		text, n, _ := strings.Cut(part, ":")
+		out = append(out, prompt(text[0], number(n))...)
+	}
+	return out
+}
+
+func (s *story) selectBy(kind core.Kind) func(*datadriven.TestData) string {
+	return func(d *datadriven.TestData) string {
+		s.number++
+		req := &core.Request{
+			Kind: kind, SelectionID: arg(d, "id", ""), Surface: "test", Adapter: arg(d, "adapter", ""),
+			Partition: fleet.PartitionKey{Model: arg(d, "model", "m1"), Group: arg(d, "group", "")},
+			Session:   arg(d, "session", ""), RequestID: arg(d, "request", ""), Class: arg(d, "class", ""),
+		}
+		if p := arg(d, "prompt", ""); p != "" {
+			req.Prompt.Tokens = tokens(p)
+		}
+		req.Prompt.Count = number(arg(d, "count", "0"))
+		if pin := arg(d, "pin", ""); pin != "" {
+			name, rank, ranked := strings.Cut(pin, "/")
+			req.Pin = &core.Pin{Name: name}
+			if ranked {
+				r := uint32(number(rank))
+				req.Pin.Rank = &r
+			}
+		}
+		if d.HasArg("allow") {
+			req.Allow = strings.FieldsFunc(arg(d, "allow", ""), func(r rune) bool { return r == ',' })
+			if req.Allow == nil {
+				req.Allow = []string{}
+			}
+		}
+		if x := arg(d, "exclude", ""); x != "" {
+			req.Exclude = []fleet.Worker{{ID: fleet.IDFromName(x)}}
+		}
+		if o := arg(d, "override", ""); o != "" {
+			name, value, _ := strings.Cut(o, ":")
+			req.Overrides = map[string]json.RawMessage{name: json.RawMessage(value)}
+		}
+		ctx := s.t.Context()
+		if d.HasArg("cancelled") {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithCancel(ctx)
+			cancel()
+		}
+		sel, err := s.world.Select(ctx, req)
+		if err != nil {
+			return failure(err)
+		}
+		if sel.Reservation != nil {
+			s.held[sel.ID] = sel
+		}
+		return fmt.Sprintf("%s/%d by %s overlap %d", sel.Name, sel.Worker.Rank, sel.By, sel.Overlap.Device)
+	}
+}
+
+func failure(err error) string {
+	if e, ok := errors.AsType[*core.Error](err); ok {
+		out := "error " + string(e.Code)
+		if e.RetryAfter > 0 {
+			out += " retry " + e.RetryAfter.String()
+		}
+		return out + ": " + e.Message
+	}
+	return "error: " + err.Error()
+}
+
+func (s *story) onHeld(f func(*reserve.Reservation) string) func(*datadriven.TestData) string {
+	return func(d *datadriven.TestData) string {
+		sel := s.held[names(d)[0]]
+		if sel == nil {
+			return "no such reservation"
+		}
+		return f(sel.Reservation)
+	}
+}
+
+func (s *story) output(d *datadriven.TestData) string {
+	return s.onHeld(func(r *reserve.Reservation) string {
+		r.OutputBlocks(number(arg(d, "blocks", "1")))
+		return "ok"
+	})(d)
+}
+
+func (s *story) free(d *datadriven.TestData) string {
+	return s.onHeld(func(r *reserve.Reservation) string {
+		if r.Release(reserve.Outcome{Kind: reserve.Kind(arg(d, "kind", "completed"))}) {
+			return "released"
+		}
+		return "was released before"
+	})(d)
+}
+
+func (s *story) loads(*datadriven.TestData) string {
+	loads := s.world.loads()
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(loads)) {
+		l := loads[name]
+		fmt.Fprintf(&b, "%s: prefill %d blocks %d active %d\n", name, l.PrefillTokens, l.DecodeBlocks, l.ActiveRequests)
+	}
+	return cmp.Or(b.String(), "no ranks")
+}
+
+func (s *story) store(d *datadriven.TestData) string {
+	name := names(d)[0]
+	s.world.cache.store(fleet.Worker{ID: fleet.IDFromName(name)}, tokens(arg(d, "prompt", "")), 16)
+	return "ok"
+}
+
+func (s *story) clear(d *datadriven.TestData) string {
+	s.world.cache.drop(fleet.IDFromName(names(d)[0]))
+	return "ok"
+}
+
+func (s *story) models(d *datadriven.TestData) string {
+	var b strings.Builder
+	for _, m := range s.world.Models(arg(d, "group", "")) {
+		fmt.Fprintf(&b, "%s %s\n", m.ID, cmp.Or(m.Parent, "-"))
+	}
+	return cmp.Or(b.String(), "none")
+}
+
+func (s *story) resolve(d *datadriven.TestData) string {
+	key, adapter, ok := s.world.ResolveModel(names(d)[0], arg(d, "group", ""))
+	if !ok {
+		return "not found"
+	}
+	return fmt.Sprintf("%s adapter %q", key, adapter)
+}
+
+// policy publishes the specification in the input.
+func (s *story) policy(d *datadriven.TestData) string {
+	spec, err := policy.ParseSpec([]byte(d.Input))
+	if err != nil {
+		return "error: " + err.Error()
+	}
+	rev := revisionOf(s.t, arg(d, "name", "default"), number(arg(d, "revision", "2")), spec, nil)
+	if err := s.world.policies.handle.Publish(rev); err != nil {
+		return "error: " + err.Error()
+	}
+	return "ok"
+}
+
+func (s *story) decision(d *datadriven.TestData) string {
+	rec, ok := s.world.Decisions().Get(arg(d, "id", ""))
+	if !ok {
+		return "no such decision"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s %s/%d pick %s/%d by %s tie %d tokens %d blocks %d\n", rec.Kind, rec.Partition.Model, rec.Policy.Name,
+		rec.Policy.Revision, rec.Pick.Name, rec.Pick.Rank, rec.Pick.By, rec.Tie.Rows, rec.Request.Tokens, rec.Request.Blocks)
+	for _, r := range rec.Rows {
+		fmt.Fprintf(&b, "%d total %g", r.Rank, r.Total)
+		for _, c := range slices.Sorted(maps.Keys(r.Columns)) {
+			if v := r.Columns[c]; v != 0 && c != "taint.preference" {
+				fmt.Fprintf(&b, " %s %g", c, v)
+			}
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+func (s *story) partitions(*datadriven.TestData) string {
+	var b strings.Builder
+	for _, p := range s.world.Partitions() {
+		fmt.Fprintf(&b, "%s:%s block %d policy %s/%d\n", p.Model, p.Group, p.BlockSize, p.Policy.Name, p.Policy.Revision)
+		for _, r := range p.Ranks {
+			fmt.Fprintf(&b, "  %s/%d %s %s\n", r.Name, r.Rank, r.Lifecycle, strings.Join(r.Reasons, ","))
+		}
+	}
+	return b.String()
+}
+
+func (s *story) advance(d *datadriven.TestData) string {
+	by, err := time.ParseDuration(names(d)[0])
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	<-time.After(by)
+	return "ok"
+}
+
+func (s *story) released(*datadriven.TestData) string {
+	s.world.heard.mu.Lock()
+	defer s.world.heard.mu.Unlock()
+	var b strings.Builder
+	for _, e := range s.world.heard.released {
+		fmt.Fprintf(&b, "%s %s after %s\n", e.Key.SelectionID, e.Outcome.Kind, e.Held)
+	}
+	s.world.heard.released = nil
+	return cmp.Or(b.String(), "none")
+}
