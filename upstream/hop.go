@@ -137,20 +137,20 @@ func copyRepeated(h fields) []field {
 	return out
 }
 
-// restore sets copied fields again, those that have been dropped excepted.
+// restore sets copied fields again, those that have been dropped excepted. All
+// are deleted before the first is added, because Del reorders.
 func restore(h fields, repeated []field) {
-	var last []byte
-	keep := false
+	kept := repeated[:0]
 	for _, f := range repeated {
-		if !bytes.Equal(f.key, last) {
-			last = f.key
-			if keep = len(h.PeekAll(string(f.key))) > 0; keep {
-				h.Del(string(f.key))
-			}
+		if len(h.PeekAll(string(f.key))) > 0 {
+			kept = append(kept, f)
 		}
-		if keep {
-			h.AddBytesKV(f.key, f.value)
-		}
+	}
+	for _, f := range kept {
+		h.Del(string(f.key))
+	}
+	for _, f := range kept {
+		h.AddBytesKV(f.key, f.value)
 	}
 }
 

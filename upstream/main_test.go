@@ -65,7 +65,6 @@ func (p *peer) waitClosed() { _, _ = io.Copy(io.Discard, p.br) }
 type fake struct {
 	ep       upstream.Endpoint
 	accepted atomic.Int32
-	requests atomic.Int32 // counted by answer only
 }
 
 // serve runs handle for each connection, which is closed after it.
@@ -109,17 +108,14 @@ func serveOn(t testing.TB, addr string, handle func(*peer)) *fake {
 // answer serves every request of every connection with the same raw bytes.
 func answer(t testing.TB, raw string) *fake {
 	t.Helper()
-	var f *fake
-	f = serve(t, func(p *peer) {
+	return serve(t, func(p *peer) {
 		for {
 			if _, _, ok := p.request(); !ok {
 				return
 			}
-			f.requests.Add(1)
 			p.say(raw)
 		}
 	})
-	return f
 }
 
 func endpoint(t testing.TB, url string) upstream.Endpoint {

@@ -1,0 +1,124 @@
+package upstream_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/routerd/routerd/upstream"
+)
+
+func TestM1_SpellingsOfOneAddressAreOneEndpoint(t *testing.T) {
+	for _, tc := range []struct{ raw, want, addr string }{
+		{"http://127.0.0.1:18000", "http://127.0.0.1:18000", "127.0.0.1:18000"},
+		{"HTTP://127.0.0.1:18000/", "http://127.0.0.1:18000", "127.0.0.1:18000"},
+		{"http://Worker-1.Example.com", "http://worker-1.example.com:80", "worker-1.example.com:80"},
+		{"http://h:08000//", "http://h:8000", "h:8000"},
+		{"http://[::1]:8001", "http://[::1]:8001", "[::1]:8001"},
+		{"http://[0:0:0:0:0:0:0:1]:8001/", "http://[::1]:8001", "[::1]:8001"},
+		{"http://[fe80::1%25lo]:8001", "http://[fe80::1%25lo]:8001", "[fe80::1%lo]:8001"},
+		{"http://h:1/engines/llama-7b/", "http://h:1/engines/llama-7b", "h:1"},
+	} {
+		got, err := upstream.ParseEndpoint(tc.raw)
+		if err != nil {
+			t.Errorf("%s: %v", tc.raw, err)
+			continue
+		}
+		if got.String() != tc.want || got.Addr() != tc.addr {
+			t.Errorf("%s: %s at %s, want %s at %s", tc.raw, got, got.Addr(), tc.want, tc.addr)
+		}
+		if again, err := upstream.ParseEndpoint(got.String()); err != nil || again != got {
+			t.Errorf("%s does not parse to itself: %v, %v", got, again, err)
+		}
+	}
+}
+
+func TestM2_BadWorkerURLsAreRefusedWithTheReason(t *testing.T) {
+	for raw, want := range map[string]string{
+		"":                            `worker url "": must begin with http://`,
+		"127.0.0.1:8000":              `worker url "127.0.0.1:8000": must begin with http://`,
+		"https://h":                   `worker url "https://h": must begin with http://`,
+		"http://::1:8001":             `worker url "http://::1:8001": an IPv6 address needs brackets, as in http://[::1]:8000`,
+		"http://[127.0.0.1]:80":       `worker url "http://[127.0.0.1]:80": is not a valid URL`,
+		"http://":                     `worker url "http://": host is empty`,
+		"http://:80":                  `worker url "http://:80": host is empty`,
+		"http://h:":                   `worker url "http://h:": port is empty`,
+		"http://h:0":                  `worker url "http://h:0": port must be 1 to 65535`,
+		"http://h:65536":              `worker url "http://h:65536": port must be 1 to 65535`,
+		"http://h:x":                  `worker url "http://h:x": is not a valid URL`,
+		"http://h?x=1":                `worker url "http://h?x=1": must not have a query or fragment`,
+		"http://h/a#b":                `worker url "http://h/a#b": must not have a query or fragment`,
+		"http://h//v1":                `worker url "http://h//v1": path must not have empty or dot segments`,
+		"http://h/a/../b":             `worker url "http://h/a/../b": path must not have empty or dot segments`,
+		"http://h h/":                 `worker url "http://h h/": is not a valid URL`,
+		"http://h/\r\nX: y":           `worker url "http://h/\r\nX: y": is not a valid URL`,
+		"http://ü:80":                 `worker url "http://ü:80": host must be of letters, digits, '-', '_' and '.'`,
+		"http://user:CANARY2@h:80":    `worker url "http://…@h:80": must not hold a user name or password`,
+		"https://user:CANARY2@h:80/a": `worker url "https://…@h:80/a": must begin with http://`,
+		"http://user:CAN/ARY2@h:80":   `worker url "http://…@h:80": an IPv6 address needs brackets, as in http://[::1]:8000`,
+	} {
+		_, err := upstream.ParseEndpoint(raw)
+		if err == nil {
+			t.Errorf("%q was accepted", raw)
+			continue
+		}
+		if raw == "http://user:CAN/ARY2@h:80" { // any reason will do; the password must not show
+			if strings.Contains(err.Error(), "ARY2") || strings.Contains(err.Error(), "CAN") {
+				t.Errorf("password shown: %v", err)
+			}
+			continue
+		}
+		if diff := cmp.Diff(want, err.Error()); diff != "" {
+			t.Errorf("%q: %s", raw, diff)
+		}
+	}
+	if _, err := upstream.ParseEndpoint("http://" + strings.Repeat("x", 5000)); err == nil || len(err.Error()) > 250 {
+		t.Errorf("long url: %v", err)
+	}
+}
+
+func TestM2_IPv6WorkerServes(t *testing.T) {
+	w := serveOn(t, "[::1]:0", func(p *peer) {
+		p.request()
+		p.say(ok2)
+	})
+	if !strings.HasPrefix(w.ep.String(), "http://[::1]:") {
+		t.Fatalf("endpoint %s", w.ep)
+	}
+	mustFetch(t, newClient(t, nil), w.ep, "ok")
+}
+
+func TestConfigErrorNamesFieldValueAndRange(t *testing.T) {
+	for want, edit := range map[string]func(*upstream.Config){
+		"connect_timeout 0s: must be":       func(c *upstream.Config) { c.ConnectTimeout = 0 },
+		"write_timeout -1ns: must be":       func(c *upstream.Config) { c.WriteTimeout = -1 },
+		"first_byte_timeout 48h0m0s: must":  func(c *upstream.Config) { c.FirstByteTimeout = 48 * 3600e9 },
+		"idle_read_timeout 1ns: must be":    func(c *upstream.Config) { c.IdleReadTimeout = 1 },
+		"idle_conn_timeout 0s: must be":     func(c *upstream.Config) { c.IdleConnTimeout = 0 },
+		"max_idle_per_host -1: must be 0":   func(c *upstream.Config) { c.MaxIdlePerHost = -1 },
+		"read_buffer 5: must be 1024 to":    func(c *upstream.Config) { c.ReadBuffer = 5 },
+		"read_buffer 1048576: must be 1024": func(c *upstream.Config) { c.ReadBuffer = 1 << 20 },
+	} {
+		cfg := upstream.DefaultConfig()
+		edit(&cfg)
+		if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q in it", err, want)
+		}
+	}
+	off := upstream.DefaultConfig()
+	off.WriteTimeout, off.FirstByteTimeout, off.IdleReadTimeout, off.MaxIdlePerHost = 0, 0, 0, 0
+	if err := off.Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTimeoutsThatAreOffDoNotStrike(t *testing.T) {
+	w := answer(t, sse+"Transfer-Encoding: chunked\r\n\r\n"+chunk("x")+"0\r\n\r\n")
+	c := newClient(t, func(c *upstream.Config) { c.WriteTimeout, c.FirstByteTimeout, c.IdleReadTimeout = 0, 0, 0 })
+	for range 3 {
+		mustFetch(t, c, w.ep, "x")
+	}
+	if n := w.accepted.Load(); n != 1 {
+		t.Errorf("%d connections", n)
+	}
+}
