@@ -196,3 +196,11 @@ func (l *limited) Write(b []byte) (int, error) {
 	_, err := l.Buffer.Write(b[:keep])
 	return len(b), err
 }
+
+// RunCompileChild ends this process when it was started as a compile child; a
+// main calls it before anything else.
+func RunCompileChild() {
+	if IsCompileChild(os.Args) {
+		os.Exit(CompileChildMain(os.Args, os.Stdin, os.Stdout))
+	}
+}

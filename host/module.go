@@ -173,9 +173,6 @@ func checkExports(m *meter.Module, manifest *abi.Manifest) error {
 	memory := false
 	for _, e := range m.Exports {
 		memory = memory || e.Name == "memory" && e.Kind == meter.KindMemory
-		if e.Name == "_start" {
-			wrong = append(wrong, "_start is not called by this host: a module is a reactor with _initialize")
-		}
 		for _, k := range []abi.Kind{abi.KindScorer, abi.KindFilter, abi.KindLoraScorer, abi.KindPicker, abi.KindPolicy} {
 			if e.Name == k.Export() && !manifest.HasKind(k) {
 				wrong = append(wrong, e.Name+" is exported but kind "+string(k)+" is not declared")

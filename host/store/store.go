@@ -29,6 +29,7 @@ import (
 	"time"
 
 	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/internal/durable"
 )
 
 // MaxBytes is the largest module.
@@ -89,7 +90,7 @@ func Open(dir string) (*Store, error) {
 			return nil, fmt.Errorf("open module store: %w", err)
 		}
 	}
-	if err := SweepTemporary(s.path("names")); err != nil {
+	if err := durable.CleanTemp(s.path("names")); err != nil {
 		return nil, fmt.Errorf("open module store: %w", err)
 	}
 	files, err := os.ReadDir(s.path("names"))
@@ -177,7 +178,7 @@ func (s *Store) point(tmp string, m Module) (Module, bool, error) {
 		if err := os.Rename(tmp, blob); err != nil {
 			return Module{}, false, fmt.Errorf("store module %q: %w", m.Name, err)
 		}
-		if err := syncFolder(filepath.Dir(blob)); err != nil {
+		if err := durable.SyncDir(filepath.Dir(blob)); err != nil {
 			return Module{}, false, fmt.Errorf("store module %q: %w", m.Name, err)
 		}
 	}
@@ -185,7 +186,7 @@ func (s *Store) point(tmp string, m Module) (Module, bool, error) {
 	if err != nil {
 		return Module{}, false, fmt.Errorf("store module %q: %w", m.Name, err)
 	}
-	if err := WriteFile(s.path("names", m.Name), b); err != nil {
+	if err := durable.WriteFile(s.path("names", m.Name), b, 0o600); err != nil {
 		return Module{}, false, fmt.Errorf("store module %q: %w", m.Name, err)
 	}
 	s.names[m.Name] = m
@@ -255,10 +256,7 @@ func (s *Store) Delete(name string) error {
 		slices.Sort(who)
 		return fmt.Errorf("delete module %q: %w by %s", name, ErrInUse, strings.Join(who, ", "))
 	}
-	if err := os.Remove(s.path("names", name)); err != nil {
-		return fmt.Errorf("delete module %q: %w", name, err)
-	}
-	if err := syncFolder(s.path("names")); err != nil {
+	if err := durable.Remove(s.path("names", name)); err != nil {
 		return fmt.Errorf("delete module %q: %w", name, err)
 	}
 	delete(s.names, name)

@@ -1,0 +1,286 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/routerd/routerd/core/policy"
+	"github.com/routerd/routerd/host/store"
+)
+
+// RevisionInfo is a kept revision as the admin API shows it.
+type RevisionInfo struct {
+	Name    string
+	Number  int
+	State   policy.State // ready, active, tripped or retired
+	Spec    policy.Spec  // every module pinned
+	Digests []string
+	At      time.Time
+	By      string
+}
+
+// PolicyInfo is a policy as the admin API shows it.
+type PolicyInfo struct {
+	Name        string
+	Active      int // 0 for none
+	Previous    int // what rollback goes to, 0 for none
+	ActivatedBy string
+	ActivatedAt time.Time
+	Drifted     bool   // the API set another spec than the configuration's
+	Problem     string // why the fallback stands in; empty when it does not
+	Stats       policy.Stats
+	Revisions   []RevisionInfo // by number
+}
+
+// Put makes a revision of a policy and keeps it, ready to be activated: every
+// module is pinned, checked, compiled, set up and self-tested. created is false
+// when a kept revision has the same spec already; then it is returned. A
+// failure leaves everything as it was.
+func (s *PolicySource) Put(ctx context.Context, name string, spec policy.Spec, by string) (info RevisionInfo, created bool, err error) {
+	if err := store.CheckName(name); err != nil {
+		return RevisionInfo{}, false, err
+	}
+	given, err := spec.Normalised()
+	if err != nil {
+		return RevisionInfo{}, false, err
+	}
+	pinned, pins, err := s.stages.pin(given, owner(name))
+	if err != nil {
+		return RevisionInfo{}, false, err
+	}
+	defer func() {
+		if !created {
+			s.stages.unpin(pins, owner(name))
+		}
+	}()
+	if info, ok := s.same(name, pinned); ok {
+		return info, false, nil
+	}
+	p, digests, err := policy.Compile(ctx, pinned, s.stages)
+	if err != nil {
+		return RevisionInfo{}, false, err
+	}
+	el := historyElement{Spec: pinned, Given: given, Digests: digests, Columns: columnNames(p.Columns()), By: by, At: now()}
+	return s.keep(name, el, p)
+}
+
+func (s *PolicySource) same(name string, pinned policy.Spec) (RevisionInfo, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.policies[name]
+	if n == nil {
+		return RevisionInfo{}, false
+	}
+	el := n.history.same(pinned)
+	if el == nil {
+		return RevisionInfo{}, false
+	}
+	return n.info(el), true
+}
+
+// keep gives a compiled revision its number and writes it down.
+func (s *PolicySource) keep(name string, el historyElement, p *policy.Pipeline) (RevisionInfo, bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.policies[name]
+	if n == nil {
+		n = &named{history: history{Name: name, Next: 1}}
+	}
+	give := func() { s.revision(name, 0, el.Spec, p, nil).Retire() } // closes the stages
+	if s.closed {
+		give()
+		return RevisionInfo{}, false, fmt.Errorf("put policy %q: the source is closed", name)
+	}
+	if same := n.history.same(el.Spec); same != nil { // put twice at once
+		give()
+		return n.info(same), false, nil
+	}
+	next := n.history.copied()
+	el.Number = next.Next
+	next.Next++
+	next.Revisions = append(next.Revisions, el)
+	dropped := next.trim()
+	if err := next.save(s.cfg.Dir); err != nil {
+		give()
+		return RevisionInfo{}, false, err
+	}
+	n.history = next
+	s.policies[name] = n
+	if n.ready != nil {
+		n.ready.Retire()
+	}
+	n.ready = s.revision(name, el.Number, el.Spec, p, el.Digests)
+	for _, d := range dropped {
+		s.stages.unpin(pinsOf(d.Spec), owner(name))
+	}
+	s.keepColumns(n)
+	return n.info(n.history.find(el.Number)), true, nil
+}
+
+// Activate makes a kept revision the active one and returns the numbers of the
+// active and the one before it. No decision that acquires after it returned uses
+// the old one. Activating the active revision again changes nothing, but for
+// one that its fallback stands in for, which is tried again.
+func (s *PolicySource) Activate(ctx context.Context, name string, number int, by string) (active, previous int, err error) {
+	rev, el, err := s.take(name, number)
+	if err != nil || rev == nil && el == nil {
+		return s.numbers(name, err)
+	}
+	if rev == nil {
+		if rev, err = s.build(ctx, name, el); err != nil {
+			return 0, 0, fmt.Errorf("activate policy %q revision %d: %w", name, number, err)
+		}
+	}
+	return s.switchTo(name, number, rev, by)
+}
+
+// take finds what Activate works on: the revision when it is made already, else
+// what it is to be made from; neither when it is active and well.
+func (s *PolicySource) take(name string, number int) (*policy.Revision, *historyElement, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.policies[name]
+	if n == nil {
+		return nil, nil, fmt.Errorf("policy %q: %w", name, ErrNoPolicy)
+	}
+	el := n.history.find(number)
+	if el == nil {
+		return nil, nil, fmt.Errorf("policy %q revision %d: %w", name, number, ErrNoRevision)
+	}
+	if n.history.Active == number && n.problem == "" {
+		return nil, nil, nil
+	}
+	if n.ready != nil && n.ready.Number() == number {
+		rev := n.ready
+		n.ready = nil
+		return rev, el, nil
+	}
+	kept := *el
+	return nil, &kept, nil
+}
+
+func (s *PolicySource) numbers(name string, err error) (active, previous int, _ error) {
+	if err != nil {
+		return 0, 0, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := &s.policies[name].history
+	return h.Active, h.Previous, nil
+}
+
+// switchTo writes the change down, then publishes.
+func (s *PolicySource) switchTo(name string, number int, rev *policy.Revision, by string) (active, previous int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.policies[name]
+	if s.closed || n.history.find(number) == nil {
+		rev.Retire()
+		return 0, 0, fmt.Errorf("policy %q revision %d: %w", name, number, ErrNoRevision)
+	}
+	next := n.history.copied()
+	next.activate(number, by, now())
+	if err := next.save(s.cfg.Dir); err != nil {
+		rev.Retire()
+		return 0, 0, err
+	}
+	n.history = next
+	if err := s.publish(n, rev); err != nil {
+		return 0, 0, fmt.Errorf("activate policy %q revision %d: %w", name, number, err)
+	}
+	n.problem = ""
+	s.log.Info("policy activated", slog.String("policy", name), slog.Int("revision", number),
+		slog.Int("previous", next.Previous), slog.String("by", by))
+	return next.Active, next.Previous, nil
+}
+
+// Rollback activates the revision that was active before, or the kept revision
+// to when it is not 0. ErrNoHistory when there is none.
+func (s *PolicySource) Rollback(ctx context.Context, name string, to int, by string) (active, previous int, err error) {
+	if to == 0 {
+		s.mu.Lock()
+		n := s.policies[name]
+		if n != nil {
+			to = n.history.Previous
+		}
+		s.mu.Unlock()
+		if n == nil {
+			return 0, 0, fmt.Errorf("policy %q: %w", name, ErrNoPolicy)
+		}
+		if to == 0 {
+			return 0, 0, fmt.Errorf("roll policy %q back: %w", name, ErrNoHistory)
+		}
+	}
+	return s.Activate(ctx, name, to, by)
+}
+
+// Retry gives a tripped active revision another chance.
+func (s *PolicySource) Retry(name string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.policies[name]
+	if n == nil || n.active == nil {
+		return fmt.Errorf("policy %q: %w", name, ErrNoPolicy)
+	}
+	n.active.Retry()
+	return nil
+}
+
+// List describes all policies by name.
+func (s *PolicySource) List() []PolicyInfo {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]PolicyInfo, 0, len(s.policies))
+	for _, name := range slices.Sorted(maps.Keys(s.policies)) {
+		out = append(out, s.describe(s.policies[name]))
+	}
+	return out
+}
+
+// Show describes one policy; ErrNoPolicy when there is none.
+func (s *PolicySource) Show(name string) (PolicyInfo, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.policies[name]
+	if n == nil {
+		return PolicyInfo{}, fmt.Errorf("policy %q: %w", name, ErrNoPolicy)
+	}
+	return s.describe(n), nil
+}
+
+func (s *PolicySource) describe(n *named) PolicyInfo {
+	h := &n.history
+	out := PolicyInfo{
+		Name: h.Name, Active: h.Active, Previous: h.Previous, ActivatedBy: h.ActivatedBy, ActivatedAt: h.ActivatedAt, Problem: n.problem,
+	}
+	if n.active != nil {
+		out.Stats = n.active.Stats()
+	}
+	if seed, ok := s.cfg.Seeds[h.Name]; ok && h.Active != 0 {
+		out.Drifted = specDigest(seed) != specDigest(h.find(h.Active).Given)
+	}
+	for i := range h.Revisions {
+		out.Revisions = append(out.Revisions, n.info(&h.Revisions[i]))
+	}
+	return out
+}
+
+func (n *named) info(el *historyElement) RevisionInfo {
+	state := policy.Ready
+	switch {
+	case el.Number == n.history.Active && n.active != nil:
+		state = n.active.State()
+	case el.Used:
+		state = policy.Retired
+	}
+	return RevisionInfo{
+		Name: n.history.Name, Number: el.Number, State: state, Spec: el.Spec,
+		Digests: slices.Clone(el.Digests), At: el.At, By: el.By,
+	}
+}
+
+func columnNames(set policy.ColumnSet) []string { return set.Names() }

@@ -1,0 +1,98 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/routerd/routerd/core/policy"
+	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/host/store"
+	"github.com/routerd/routerd/plugins/abi"
+)
+
+// modulePrefix starts the name of a stage that is a stored module.
+const modulePrefix = "module:"
+
+// Stages makes pipeline stages from stored modules. Safe for concurrent use.
+type Stages struct {
+	rt    *Runtime
+	store *store.Store
+}
+
+var _ policy.StageSource = (*Stages)(nil)
+
+// NewStages makes a Stages over a store.
+func NewStages(rt *Runtime, s *store.Store) *Stages { return &Stages{rt: rt, store: s} }
+
+// Scorer loads "module:NAME" as the name stands now, or "module:NAME@sha256:HEX"
+// whatever the name stands for. An error is a *LoadError, a *fleet.FieldError or
+// store.ErrNotFound.
+func (s *Stages) Scorer(ctx context.Context, use string, config json.RawMessage) (policy.Scorer, string, error) {
+	digest, err := s.resolve(use)
+	if err != nil {
+		return nil, "", err
+	}
+	wasm, err := s.store.Bytes(digest)
+	if errors.Is(err, store.ErrDigest) {
+		return nil, "", refuse(StepDigest, abi.EDigest, "stored bytes of "+use, digest)
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("load %q: %w", use, err)
+	}
+	stage, err := s.rt.Stage(ctx, use, wasm, digest, config)
+	if err != nil {
+		return nil, "", err
+	}
+	return stage, digest, nil
+}
+
+// resolve finds the digest that use means.
+func (s *Stages) resolve(use string) (digest string, err error) {
+	name, digest, pinned := strings.Cut(strings.TrimPrefix(use, modulePrefix), "@")
+	if !strings.HasPrefix(use, modulePrefix) || store.CheckName(name) != nil {
+		return "", &fleet.FieldError{Field: "use", Value: use, Allowed: "builtin:NAME, module:NAME or module:NAME@sha256:HEX; a name is " + store.NameAllowed}
+	}
+	if pinned {
+		return digest, nil
+	}
+	m, err := s.store.Get(name)
+	if err != nil {
+		return "", fmt.Errorf("load %q: %w", use, err)
+	}
+	return m.Digest, nil
+}
+
+// pin returns spec with every module pinned by digest, and the digests, each
+// once. The bytes stay in the store until unpin.
+func (s *Stages) pin(spec policy.Spec, who string) (policy.Spec, []string, error) {
+	var digests []string
+	scorers := append([]policy.ScorerSpec(nil), spec.Scorers...)
+	for i := range scorers {
+		use := scorers[i].Use
+		if !strings.HasPrefix(use, modulePrefix) {
+			continue
+		}
+		digest, err := s.resolve(use)
+		if err == nil {
+			err = s.store.Pin(digest, who)
+		}
+		if err != nil {
+			s.unpin(digests, who)
+			return spec, nil, fmt.Errorf("scorers[%d]: %w", i, err)
+		}
+		digests = append(digests, digest)
+		name, _, _ := strings.Cut(use, "@")
+		scorers[i].Use = name + "@" + digest
+	}
+	spec.Scorers = scorers
+	return spec, digests, nil
+}
+
+func (s *Stages) unpin(digests []string, who string) {
+	for _, d := range digests {
+		s.store.Unpin(d, who)
+	}
+}
