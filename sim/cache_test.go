@@ -178,7 +178,9 @@ func runRandomOperations(t *testing.T, seed uint64) {
 	}
 	var running []pair
 	var script []string
-	for step := range 120 {
+	step := 0
+	where := func() string { return fmt.Sprintf("seed %d step %d %v", seed, step, script) }
+	for step = range 120 {
 		if len(running) < 4 && rng.IntN(2) == 0 {
 			seq := randomSequence(rng)
 			adapter := []string{"", "", "lora"}[rng.IntN(3)]
@@ -186,7 +188,7 @@ func runRandomOperations(t *testing.T, seed uint64) {
 			n := m.open(blockPaths(adapter, seq, size))
 			script = append(script, fmt.Sprintf("open %q %v", adapter, seq))
 			if cached != len(n.paths) {
-				t.Fatalf("seed %d step %d: cached %d, model %d\n%v", seed, step, cached, len(n.paths), script)
+				t.Fatalf("%s: cached %d, model %d", where(), cached, len(n.paths))
 			}
 			running = append(running, pair{h, n, len(seq)})
 		}
@@ -204,13 +206,13 @@ func runRandomOperations(t *testing.T, seed uint64) {
 			computed := rng.IntN(p.tokens + 1)
 			script = append(script, fmt.Sprintf("fill %d %d", i, computed))
 			removed, stored := m.fill(p.n, computed/size)
-			checkFill(t, m, c.Fill(p.h, computed), removed, stored, fmt.Sprintf("seed %d step %d %v", seed, step, script))
+			checkFill(t, m, c.Fill(p.h, computed), removed, stored, where)
 		}
-		checkContent(t, m, c, fmt.Sprintf("seed %d step %d %v", seed, step, script))
+		checkContent(t, m, c, where)
 	}
 }
 
-func checkFill(t *testing.T, m *naiveCache, events []sim.ProbeEvent, removed, stored []string, where string) {
+func checkFill(t *testing.T, m *naiveCache, events []sim.ProbeEvent, removed, stored []string, where func() string) {
 	t.Helper()
 	var gotRemoved, gotStored []string
 	for _, e := range events {
@@ -219,12 +221,12 @@ func checkFill(t *testing.T, m *naiveCache, events []sim.ProbeEvent, removed, st
 			continue
 		}
 		if len(gotStored) > 0 {
-			t.Fatalf("%s: two store events", where)
+			t.Fatalf("%s: two store events", where())
 		}
 		gotStored = append(gotStored, e.Hashes...)
 	}
 	if len(gotStored) != len(stored) {
-		t.Fatalf("%s: stored %d blocks, model %d", where, len(gotStored), len(stored))
+		t.Fatalf("%s: stored %d blocks, model %d", where(), len(gotStored), len(stored))
 	}
 	var wantRemoved []string
 	for _, p := range removed {
@@ -232,16 +234,16 @@ func checkFill(t *testing.T, m *naiveCache, events []sim.ProbeEvent, removed, st
 	}
 	for i, p := range stored {
 		if old, ok := m.hash[p]; ok && old != gotStored[i] {
-			t.Fatalf("%s: one path has two hashes", where)
+			t.Fatalf("%s: one path has two hashes", where())
 		}
 		m.hash[p] = gotStored[i]
 	}
 	if diff := cmp.Diff(wantRemoved, gotRemoved); diff != "" {
-		t.Fatalf("%s: removals differ (-model +cache):\n%s", where, diff)
+		t.Fatalf("%s: removals differ (-model +cache):\n%s", where(), diff)
 	}
 }
 
-func checkContent(t *testing.T, m *naiveCache, c *sim.CacheProbe, where string) {
+func checkContent(t *testing.T, m *naiveCache, c *sim.CacheProbe, where func() string) {
 	t.Helper()
 	want := []string{}
 	for p := range m.holders {
@@ -249,11 +251,11 @@ func checkContent(t *testing.T, m *naiveCache, c *sim.CacheProbe, where string) 
 	}
 	slices.Sort(want)
 	if diff := cmp.Diff(want, c.Hashes()); diff != "" {
-		t.Fatalf("%s: content differs (-model +cache):\n%s", where, diff)
+		t.Fatalf("%s: content differs (-model +cache):\n%s", where(), diff)
 	}
 	held := float64(len(m.holders)-len(m.freed)) / float64(m.capacity)
 	if held != c.Usage() {
-		t.Fatalf("%s: usage %v, model %v", where, c.Usage(), held)
+		t.Fatalf("%s: usage %v, model %v", where(), c.Usage(), held)
 	}
 }
 

@@ -79,7 +79,12 @@ func (c encoder) open(b []byte, kind eventKind, entries, elements uint32) []byte
 	if c.form == FormArray {
 		return msgp.AppendString(msgp.AppendArrayHeader(b, elements), string(kind))
 	}
-	b = msgp.AppendMapHeader(b, entries)
+	if kind == blockStored {
+		// vLLM's encoder writes a map16 here whatever the number of entries.
+		b = append(b, 0xde, 0, byte(entries))
+	} else {
+		b = msgp.AppendMapHeader(b, entries)
+	}
 	return msgp.AppendString(msgp.AppendString(b, "type"), string(kind))
 }
 

@@ -1,5 +1,7 @@
 package sim
 
+import "encoding/binary"
+
 // SplitPieces splits a text as the tokenizer does, for comparison with the
 // pattern that it implements.
 func SplitPieces(text string) []string {
@@ -65,3 +67,45 @@ func (p *CacheProbe) Hashes() []string { return p.c.hashes(HashInt) }
 
 // Usage is the share of held blocks.
 func (p *CacheProbe) Usage() float64 { return p.c.usage() }
+
+// CapturedEvent is an event of a capture, for the encoder. Hashes are as on the
+// wire: uint64 or 32 bytes.
+type CapturedEvent struct {
+	Kind      string
+	Hashes    []any
+	Parent    any
+	Tokens    []uint32
+	Adapter   string
+	BlockSize int
+}
+
+// EncodeCaptured writes one batch with this package's encoder.
+func EncodeCaptured(form EventForm, hashes HashForm, at float64, list []CapturedEvent, adapters map[string]int, rank int) []byte {
+	enc := encoder{form: form, hashForm: hashes, adapters: adapters, blockSize: 16}
+	var events []event
+	for _, c := range list {
+		e := event{kind: eventKind(c.Kind), adapter: c.Adapter}
+		for _, h := range c.Hashes {
+			e.hashes = append(e.hashes, capturedDigest(h))
+		}
+		if c.Parent != nil {
+			parent := capturedDigest(c.Parent)
+			e.parent = &parent
+		}
+		s := newSequence("", c.Tokens)
+		e.tokens = s.tokens(0, len(c.Tokens))
+		events = append(events, e)
+	}
+	return enc.batch(nil, at, events, rank)
+}
+
+func capturedDigest(h any) digest {
+	var d digest
+	switch v := h.(type) {
+	case uint64:
+		binary.BigEndian.PutUint64(d[len(d)-8:], v)
+	case []byte:
+		copy(d[:], v)
+	}
+	return d
+}

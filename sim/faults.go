@@ -39,7 +39,8 @@ type fault struct {
 	Mode        string            `json:"mode,omitempty"`
 	Body        json.RawMessage   `json:"body,omitempty"`
 
-	delay time.Duration
+	delay    time.Duration
+	released <-chan struct{} // of a taken order: closed when orders are cleared
 }
 
 // body is what a status fault answers: a JSON text is sent as its characters,
@@ -127,18 +128,17 @@ func (f *faults) take(fits func(*fault) bool) *fault {
 			f.list = append(f.list[:i:i], f.list[i+1:]...)
 		}
 		taken := *order
+		taken.released = f.cleared
 		return &taken
 	}
 	return nil
 }
 
-// hold blocks until the orders are cleared or ctx ends, whose cause it returns.
-func (f *faults) hold(ctx context.Context) error {
-	f.mu.Lock()
-	cleared := f.cleared
-	f.mu.Unlock()
+// hold blocks until the orders are cleared (also before the call) or ctx ends,
+// whose cause it returns.
+func (f *fault) hold(ctx context.Context) error {
 	select {
-	case <-cleared:
+	case <-f.released:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)

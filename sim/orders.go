@@ -146,7 +146,7 @@ func (e *Engine) applyBeforeAnswer(x *exchange, f *fault) bool {
 	x.begin()
 	var err error
 	if f.Kind == faultStall {
-		err = e.faults.hold(x.ctx)
+		err = f.hold(x.ctx)
 	} else {
 		p := newPacer()
 		defer p.stop()

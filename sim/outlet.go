@@ -118,7 +118,6 @@ func (o *outlet) close() {
 // forget begins a new life: number 0, nothing to replay.
 func (o *outlet) forget() {
 	o.next, o.buffer = 0, nil
-	o.p.count(o.rank, func(c *publisherCounts) { c.nextSeq = 0 })
 }
 
 // publish gives a batch the next number, keeps it for replay, and sends it
@@ -133,12 +132,6 @@ func (o *outlet) publish(c command) {
 		o.buffer = o.buffer[1:]
 	}
 	o.buffer = append(o.buffer, b)
-	o.p.count(o.rank, func(n *publisherCounts) {
-		n.nextSeq = o.next
-		if c.drop {
-			n.dropped++
-		}
-	})
 	if c.drop {
 		return
 	}

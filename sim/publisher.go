@@ -39,7 +39,8 @@ type publisher struct {
 	replays map[int]string
 }
 
-// publisherCounts is what GET /sim/stats tells about one rank's events.
+// publisherCounts is what GET /sim/stats tells about one rank's events; nextSeq
+// runs ahead of the socket by what is queued, so it belongs to the cache as it is.
 type publisherCounts struct {
 	nextSeq, dropped, answered, disturbed uint64
 }
@@ -93,12 +94,21 @@ func (p *publisher) close() {
 // add queues one batch. The rank's lock is held, which keeps batches in order.
 func (p *publisher) add(rank int, events []event) {
 	drop := p.faults.takeRank(faultDropEvents, rank) != nil
+	p.count(rank, func(c *publisherCounts) {
+		c.nextSeq++
+		if drop {
+			c.dropped++
+		}
+	})
 	p.push(command{rank: rank, events: events, at: time.Now(), drop: drop})
 }
 
 // restart queues the loss of all numbers and buffers; the channel tells when the
-// sockets are bound again.
+// sockets are bound again. The locks of all ranks are held.
 func (p *publisher) restart() <-chan error {
+	for rank := range p.tallies {
+		p.count(rank, func(c *publisherCounts) { c.nextSeq = 0 })
+	}
 	done := make(chan error, 1)
 	p.push(command{restarted: done})
 	return done

@@ -109,7 +109,7 @@ func (s *streamBody) applyFault() error {
 	case faultReset:
 		return errCut
 	case faultStall:
-		return s.x.engine.faults.hold(s.x.ctx)
+		return f.hold(s.x.ctx)
 	case faultError:
 		s.queue = [][]byte{event500(), doneEvent()}
 		s.last = true
