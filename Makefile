@@ -6,6 +6,7 @@ MAKEFLAGS += --no-builtin-rules
 
 BIN       := bin/routerd
 TOOL      := go tool -modfile=tools/go.mod
+VERSION    = $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 PKG       ?= ./...
 RUN       ?= .
 FUZZTIME  ?= 20s
@@ -24,7 +25,7 @@ deps: ## Install what the build needs and this machine lacks, or say what it is
 # The go command decides what is stale, so the binary is never a file target.
 .PHONY: build
 build: deps ## Build bin/routerd
-	go build -o $(BIN) ./cmd/routerd
+	go build -ldflags '-X main.version=$(VERSION)' -o $(BIN) ./cmd/routerd
 
 .PHONY: run
 run: build ## Start the demo: simulated engines, the router, a Wasm policy

@@ -84,7 +84,7 @@ func TestEachRuleBites(t *testing.T) {
 			pkg("core", "net/http", "os"),
 			[]string{
 				"core imports net/http: core reaches no network and no files",
-				"core imports net/http: only in catalog, host, cmd, internal/app, bench, test/e2e: it is for probing, OCI and the command line; the data path has its own",
+				"core imports net/http: only in catalog, host, cmd, internal/app, internal/cli, internal/demo, bench, test/e2e: it is for probing, OCI and the command line; the data path has its own",
 				"core imports os: core reaches no network and no files",
 			},
 		},

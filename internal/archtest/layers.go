@@ -83,6 +83,10 @@ var Layers = []Row{
 	{Component: "internal/config", Repo: []string{"core", "indexer", "host", "catalog", "ingress", "replica", "prompt", "sharedcache", "upstream", "clientwatch", "frontend", "selection", "epp", "admin", "fleet", "kvcache", "plugins/abi"}},
 	{Component: "internal/telemetry", Repo: []string{"fleet"}},
 	{Component: "internal/app", Repo: []string{anyComponent}},
+	// The demo is the whole program with simulated engines and callers of its own.
+	{Component: "internal/demo", Repo: []string{anyComponent}},
+	// The command line talks to a running router over its admin API.
+	{Component: "internal/cli", Repo: append([]string{"core", "internal/durable"}, vocabulary...)},
 	{Component: "cmd", Repo: []string{anyComponent}},
 
 	// Beside the program.
@@ -118,7 +122,7 @@ var Libraries = []Library{
 	{Prefix: "github.com/nats-io", Only: []string{"replica", "catalog"}, Tests: true, Why: "sharing state is the adapters' business"},
 	{Prefix: "k8s.io", Only: []string{"catalog"}, Tests: true, Why: "only one source speaks it"},
 	{Prefix: "github.com/prometheus", Except: []string{"core", "indexer", "fleet", "kvcache", "plugins"}, Tests: true, Why: "they count; who wires them publishes"},
-	{Prefix: "net/http", Only: []string{"catalog", "host", "cmd", "internal/app", "bench", "test/e2e"}, Why: "it is for probing, OCI and the command line; the data path has its own"},
+	{Prefix: "net/http", Only: []string{"catalog", "host", "cmd", "internal/app", "internal/cli", "internal/demo", "bench", "test/e2e"}, Why: "it is for probing, OCI and the command line; the data path has its own"},
 }
 
 // refusedNames say nothing about what a package holds.
