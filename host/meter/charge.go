@@ -29,28 +29,42 @@ func chargedByLength(in *instr) length {
 // touchesMemory says whether an instruction loads or stores.
 func touchesMemory(in *instr) bool { return in.imm == immMemory || in.imm == immMemoryLane }
 
-// charge writes the subtraction of a price, and the check.
-func (g *meterer) charge(out []byte, cost uint64, check bool) []byte {
-	fuel := g.e.fuel()
-	out = appendU32(append(out, opGlobalGet), fuel)
-	out = appendSigned(append(out, opI64Const), int64(cost))
-	out = append(out, opI64Sub)
-	if !check {
-		g.unchecked += cost
-		return appendU32(append(out, opGlobalSet), fuel)
-	}
-	g.unchecked = 0
-	return g.setAndCheck(out)
+// Inside a body what is left lives in a local, g.left; the global holds it wherever other code can look: in
+// calls (the refuel import among them) and after the body has returned.
+
+// spill stores the local in the global, reload reads it back.
+func (g *meterer) spill(out []byte) []byte {
+	out = appendU32(append(out, opLocalGet), g.left)
+	return appendU32(append(out, opGlobalSet), g.e.fuel())
 }
 
-// setAndCheck stores the i64 on the stack as what is left and calls the refuel import where it is below zero.
-func (g *meterer) setAndCheck(out []byte) []byte {
+func (g *meterer) reload(out []byte) []byte {
+	out = appendU32(append(out, opGlobalGet), g.e.fuel())
+	return appendU32(append(out, opLocalSet), g.left)
+}
+
+// charge writes the subtraction of a price, and the check. At function entry what is left is in the global.
+func (g *meterer) charge(out []byte, cost uint64, check bool) []byte {
+	if g.kind == segEntry {
+		out = appendU32(append(out, opGlobalGet), g.e.fuel())
+	} else {
+		out = appendU32(append(out, opLocalGet), g.left)
+	}
+	out = append(appendSigned(append(out, opI64Const), int64(cost)), opI64Sub)
+	if !check {
+		g.unchecked += cost
+		return appendU32(append(out, opLocalSet), g.left)
+	}
+	g.unchecked = 0
+	return g.check(out)
+}
+
+// check takes the i64 on the stack as what is left and calls the refuel import where it is below zero.
+func (g *meterer) check(out []byte) []byte {
 	out = appendU32(append(out, opLocalTee), g.left)
-	out = appendU32(append(out, opGlobalSet), g.e.fuel())
-	out = appendU32(append(out, opLocalGet), g.left)
 	out = append(out, opI64Const, 0, opI64LtS, opIf, 0x40)
-	out = appendU32(append(out, opCall), g.e.refuel())
-	return append(out, opEnd)
+	out = appendU32(append(g.spill(out), opCall), g.e.refuel())
+	return append(g.reload(out), opEnd)
 }
 
 // lengthCharge writes the charge and check of an operation whose length is on top of the stack, and leaves
@@ -59,7 +73,7 @@ func (g *meterer) setAndCheck(out []byte) []byte {
 func (g *meterer) lengthCharge(out []byte, by length) []byte {
 	length := func(out []byte) []byte { return appendU32(append(out, opLocalGet), g.length) }
 	out = appendU32(append(out, opLocalTee), g.length)
-	out = appendU32(append(out, opGlobalGet), g.e.fuel())
+	out = appendU32(append(out, opLocalGet), g.left)
 	over, limit := int64(forbidden), g.e.memoryMax
 	switch by {
 	case lengthPages:
@@ -80,5 +94,5 @@ func (g *meterer) lengthCharge(out []byte, by length) []byte {
 		out = append(appendSigned(append(out, opI64Const), int64(Fuel1.TablePerElement)), opI64Mul)
 	}
 	out = appendSigned(append(length(out), opI32Const), int64(int32(limit)))
-	return g.setAndCheck(append(out, opI32GtU, opSelect, opI64Sub))
+	return g.check(append(out, opI32GtU, opSelect, opI64Sub))
 }

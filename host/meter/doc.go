@@ -21,18 +21,25 @@
 // A segment is a run of instructions that are executed together. One begins at function entry, after a loop,
 // if, else or br_if, and after an end where control can join: the end of an if, and of a block that a branch
 // names. The end of a loop and of a block that no branch names begin none; code that follows br, br_table,
-// return or unreachable is in no segment and free. A segment's price is subtracted from __fuel at its
-// beginning: Instruction for each instruction (else and end are none; block, loop and if belong to the segment
+// return or unreachable is in no segment and free. A segment's price is subtracted at its beginning: Instruction for each instruction (else and end are none; block, loop and if belong to the segment
 // before them), MemoryAccess more for loads and stores, (parameters + locals) / LocalsDivisor more if it does
 // not begin the function, and for the first one the entry price. A segment at a loop head costs at least 1.
 //
 // # Where checks stand
 //
-// A check calls the refuel import when __fuel is below zero. Checks stand at function entry, loop heads and
+// A check calls the refuel import when what is left is below zero. Checks stand at function entry, loop heads and
 // before each operation charged by length; further where more than a tenth of a slice would otherwise be charged
 // unchecked on some path (long segments are split for it), and in the first segment after a call that costs more
 // than 3, so that a deep stack that unwinds meets checks too. Splitting and checking change no price: used fuel
 // is granted − left, exact and the same on every host.
+//
+// # Where what is left is kept
+//
+// Inside a body in a local, which the engine can keep in a register; in __fuel before each call, branch out
+// of the body, return, unreachable and end, and read back after each call. So __fuel is exact when a call of an
+// export returns, when an import (refuel among them) looks, and when fuel or deadline end the call. After another
+// trap (a load out of bounds, a division by zero) it may still hold the value of the last call or entry. Imports
+// may lower __fuel to charge for their own work.
 //
 // The refuel import must leave __fuel at zero or more, or end the call: the guest does not look again.
 // Grant is its arithmetic. A memory operation over BulkMaxBytes or a table operation over BulkMaxElements is

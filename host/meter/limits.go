@@ -50,7 +50,7 @@ func DefaultLimits() Limits {
 		TableEntries:      65_536,
 		ElementSegments:   1024,
 		ElementEntries:    65_536,
-		DataSegments:      1024,
+		DataSegments:      100_000, // the bound of the Go linker, which cuts data at runs of zeros: 35,000 for a small guest
 		DataBytes:         4 << 20,
 	}
 }

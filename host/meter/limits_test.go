@@ -143,7 +143,7 @@ var limitCases = []struct {
 		b.elements = [][]byte{{1, 0, 1, 0}, cat(1, 0, uleb(uint64(n-1)), make([]byte, n-1))}
 		return b.bytes()
 	}, meter.CodeLimit, meter.StepWalk, "element entries"},
-	{"data segments", 1024, func(n int) []byte {
+	{"data segments", 100_000, func(n int) []byte {
 		return (&builder{datas: copies(n, []byte{1, 0})}).bytes()
 	}, meter.CodeLimit, meter.StepWalk, "data segments"},
 	{"data bytes", 4 << 20, func(n int) []byte {

@@ -1,5 +1,7 @@
 package meter
 
+import "slices"
+
 // segmentKind says what begins a segment.
 type segmentKind byte
 
@@ -112,6 +114,9 @@ func (g *meterer) instruction(in *instr) {
 	if in.imm == immFunc {
 		in.a = g.e.function(in.a)
 	}
+	if g.leaves(in) {
+		g.seg = g.spill(g.seg)
+	}
 	g.seg = appendInstr(g.seg, in)
 	switch in.op {
 	case opBlock:
@@ -134,6 +139,7 @@ func (g *meterer) instruction(in *instr) {
 		g.open(segNoCode)
 	case opCall, opCallIndirect:
 		g.called = true
+		g.seg = g.reload(g.seg)
 	}
 	if g.cost >= g.most && g.kind != segNoCode {
 		g.close()
@@ -141,8 +147,25 @@ func (g *meterer) instruction(in *instr) {
 	}
 }
 
+// leaves says whether control can leave the body here, for a callee or for good.
+func (g *meterer) leaves(in *instr) bool {
+	outermost := uint32(len(g.labels) - 1)
+	switch in.op {
+	case opCall, opCallIndirect, opReturn, opUnreachable:
+		return true
+	case opBr, opBrIf:
+		return in.a == outermost
+	case opBrTable:
+		return in.a == outermost || slices.Contains(in.labels, outermost)
+	}
+	return false
+}
+
 // delimiter handles else and end, which cost nothing and may join paths.
 func (g *meterer) delimiter(in *instr) {
+	if len(g.labels) == 1 && g.kind != segNoCode {
+		g.seg = g.spill(g.seg)
+	}
 	g.seg = appendInstr(g.seg, in)
 	top := &g.labels[len(g.labels)-1]
 	if in.op == opElse {

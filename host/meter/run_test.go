@@ -51,11 +51,18 @@ func (m *machine) refuel(_ context.Context, mod api.Module, _ []uint64) {
 
 func newRuntime(t testing.TB, m *machine) wazero.Runtime {
 	t.Helper()
+	return newRuntimeWith(t, m, wazero.NewRuntimeConfig().WithMemoryLimitPages(64))
+}
+
+func newRuntimeWith(t testing.TB, m *machine, config wazero.RuntimeConfig) wazero.Runtime {
+	t.Helper()
 	ctx := t.Context()
-	rt := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().WithMemoryLimitPages(64))
+	rt := wazero.NewRuntimeWithConfig(ctx, config)
 	t.Cleanup(func() { rt.Close(context.Background()) })
 	_, err := rt.NewHostModuleBuilder(meter.RefuelModule).NewFunctionBuilder().
-		WithGoModuleFunction(api.GoModuleFunc(m.refuel), nil, nil).Export(meter.RefuelName).Instantiate(ctx)
+		WithGoModuleFunction(api.GoModuleFunc(m.refuel), nil, nil).Export(meter.RefuelName).
+		NewFunctionBuilder().WithGoFunction(api.GoFunc(func(context.Context, []uint64) {}), nil, nil).Export("nop").
+		Instantiate(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,13 +73,19 @@ func newRuntime(t testing.TB, m *machine) wazero.Runtime {
 func newMachine(t testing.TB, metered []byte, budget uint64) (*machine, error) {
 	t.Helper()
 	m := &machine{rest: budget, granted: slice}
-	mod, err := newRuntime(t, m).Instantiate(t.Context(), metered)
+	return m, m.start(t, newRuntime(t, m), metered)
+}
+
+// start instantiates a metered module without calling any export.
+func (m *machine) start(t testing.TB, rt wazero.Runtime, metered []byte) error {
+	t.Helper()
+	mod, err := rt.InstantiateWithConfig(t.Context(), metered, wazero.NewModuleConfig().WithName("").WithStartFunctions())
 	if err != nil {
-		return m, err
+		return err
 	}
 	m.mod = mod
 	m.fuel = mod.ExportedGlobal(meter.FuelGlobal).(api.MutableGlobal)
-	return m, nil
+	return nil
 }
 
 // call runs an export under a budget and returns the fuel used, in all.
