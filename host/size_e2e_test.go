@@ -1,0 +1,5 @@
+//go:build e2e
+
+package host_test
+
+const swaps = 1000
