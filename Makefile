@@ -28,7 +28,7 @@ build: deps ## Build bin/routerd
 	go build -ldflags '-X main.version=$(VERSION)' -o $(BIN) ./cmd/routerd
 
 .PHONY: run
-run: build ## Start the demo: simulated engines, the router, a Wasm policy
+run: plugins ## Start the demo: simulated engines, the router, a Wasm policy
 	$(BIN) demo
 
 .PHONY: plugins
