@@ -1,0 +1,94 @@
+package zmq
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/routerd/routerd/ingress/stream"
+)
+
+// Config bounds the sockets and replays of a DirectIngress.
+type Config struct {
+	// Owners is the number of goroutines that own sockets, 1 to 64.
+	Owners int `koanf:"owners"`
+	// RcvHWM is how many messages ZeroMQ keeps for a socket before the publisher's are lost, 1 to 10,000,000.
+	RcvHWM int `koanf:"rcv_hwm"`
+	// ReconnectIvl and ReconnectIvlMax bound the delay between attempts to connect, 1ms to 1h.
+	ReconnectIvl    time.Duration `koanf:"reconnect_ivl"`
+	ReconnectIvlMax time.Duration `koanf:"reconnect_ivl_max"`
+	// Heartbeat is how often a silent connection is probed; after three probes without an answer it counts as lost.
+	// 100ms to 1h.
+	Heartbeat time.Duration `koanf:"heartbeat"`
+	// ReplayTimeout is how long a replay may stay silent before it counts as incomplete, 10ms to 10m.
+	ReplayTimeout time.Duration `koanf:"replay_timeout"`
+	// ReplayRetryMin and ReplayRetryMax bound the delay before an incomplete replay is asked for again, 1ms to 1h.
+	ReplayRetryMin time.Duration `koanf:"replay_retry_min"`
+	ReplayRetryMax time.Duration `koanf:"replay_retry_max"`
+	// ReplayTries is how many replays in a row may bring nothing new before the missing is given up, 1 to 1,000.
+	ReplayTries int `koanf:"replay_tries"`
+	// BufferMessages and BufferBytes bound what a stream keeps while a replay runs, from 16 messages and 64 KiB on.
+	BufferMessages int `koanf:"buffer_messages"`
+	BufferBytes    int `koanf:"buffer_bytes"`
+}
+
+// DefaultConfig returns the configuration that is used when nothing is set.
+func DefaultConfig() Config {
+	return Config{
+		Owners:          4,
+		RcvHWM:          100_000,
+		ReconnectIvl:    100 * time.Millisecond,
+		ReconnectIvlMax: 5 * time.Second,
+		Heartbeat:       5 * time.Second,
+		ReplayTimeout:   2 * time.Second,
+		ReplayRetryMin:  500 * time.Millisecond,
+		ReplayRetryMax:  10 * time.Second,
+		ReplayTries:     6,
+		BufferMessages:  65_536,
+		BufferBytes:     64 << 20,
+	}
+}
+
+// Validate returns an error that names the first field out of its range.
+func (c Config) Validate() error {
+	for _, f := range []struct {
+		name          string
+		value, lo, hi int64
+	}{
+		{"owners", int64(c.Owners), 1, 64},
+		{"rcv_hwm", int64(c.RcvHWM), 1, 10_000_000},
+		{"replay_tries", int64(c.ReplayTries), 1, 1000},
+		{"buffer_messages", int64(c.BufferMessages), 16, 1 << 24},
+		{"buffer_bytes", int64(c.BufferBytes), 64 << 10, 4 << 30},
+	} {
+		if f.value < f.lo || f.value > f.hi {
+			return fmt.Errorf("ingress.%s: %d: allowed are %d to %d", f.name, f.value, f.lo, f.hi)
+		}
+	}
+	for _, f := range []struct {
+		name          string
+		value, lo, hi time.Duration
+	}{
+		{"reconnect_ivl", c.ReconnectIvl, time.Millisecond, time.Hour},
+		{"reconnect_ivl_max", c.ReconnectIvlMax, c.ReconnectIvl, time.Hour},
+		{"heartbeat", c.Heartbeat, 100 * time.Millisecond, time.Hour},
+		{"replay_timeout", c.ReplayTimeout, 10 * time.Millisecond, 10 * time.Minute},
+		{"replay_retry_min", c.ReplayRetryMin, time.Millisecond, time.Hour},
+		{"replay_retry_max", c.ReplayRetryMax, c.ReplayRetryMin, time.Hour},
+	} {
+		if f.value < f.lo || f.value > f.hi {
+			return fmt.Errorf("ingress.%s: %v: allowed are %v to %v", f.name, f.value, f.lo, f.hi)
+		}
+	}
+	return nil
+}
+
+func (c Config) stream() stream.Config {
+	return stream.Config{
+		ReplayTimeout: c.ReplayTimeout,
+		RetryMin:      c.ReplayRetryMin,
+		RetryMax:      c.ReplayRetryMax,
+		Tries:         c.ReplayTries,
+		MaxMessages:   c.BufferMessages,
+		MaxBytes:      c.BufferBytes,
+	}
+}

@@ -1,0 +1,171 @@
+// Package zmq subscribes to the KV-event publishers of engines over ZeroMQ and feeds what they say to sinks.
+//
+// A few owner goroutines hold all sockets; each registered worker and rank belongs to one of them, so that its messages
+// are applied in order and the number of OS threads does not grow with the number of publishers. What to do with the
+// messages is decided by package stream; what they hold is decoded by package wire.
+//
+// Goroutines: Run starts Config.Owners owners and ends them before it returns. Register and Unregister may be called
+// from any goroutine, before, while and after Run. A socket is used by its owner alone; the sending end of an owner's
+// wake-up pair is guarded by owner.mu.
+//
+// Lock order: DirectIngress.mu → owner.mu → listener.mu.
+//
+//	in, err := zmq.New(zmq.DefaultConfig(), log, registry)
+//	go in.Run(ctx)
+//	err = in.Register(zmq.Source{Worker: w, Endpoint: "tcp://10.0.0.7:5557", Replay: "tcp://10.0.0.7:5558", Sink: sink})
+package zmq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	zmq4 "github.com/pebbe/zmq4"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/routerd/routerd/fleet"
+)
+
+// ErrRegistered is wrapped when a worker and rank is registered twice.
+var ErrRegistered = errors.New("already registered")
+
+// ErrEnded is wrapped when a worker is registered after Run has returned.
+var ErrEnded = errors.New("the ingress has ended")
+
+// termWait is how long Run waits for ZeroMQ to let go of its sockets.
+const termWait = 5 * time.Second
+
+// maxSockets is how many ZeroMQ sockets one DirectIngress may open.
+const maxSockets = 65_000
+
+// DirectIngress listens to the publishers of engines directly. Make one with New; it is safe for concurrent use.
+type DirectIngress struct {
+	cfg     Config
+	log     *slog.Logger
+	metrics *metrics
+
+	mu        sync.Mutex // guards all below
+	owners    []*owner
+	listeners map[fleet.Worker]*listener
+	next      int
+	ran       bool
+}
+
+// New returns an ingress without registrations. It starts nothing.
+func New(cfg Config, log *slog.Logger, reg prometheus.Registerer) (*DirectIngress, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("make ZeroMQ ingress: %w", err)
+	}
+	m, err := newMetrics(reg)
+	if err != nil {
+		return nil, fmt.Errorf("make ZeroMQ ingress: %w", err)
+	}
+	d := &DirectIngress{cfg: cfg, log: log, metrics: m, listeners: map[fleet.Worker]*listener{}}
+	for range cfg.Owners {
+		d.owners = append(d.owners, &owner{listeners: map[*listener]struct{}{}})
+	}
+	return d, nil
+}
+
+// Run listens until ctx ends and returns nil then, with all sockets closed. It can be called once.
+func (d *DirectIngress) Run(ctx context.Context) error {
+	d.mu.Lock()
+	again := d.ran
+	d.ran = true
+	d.mu.Unlock()
+	if again {
+		return errors.New("run ZeroMQ ingress: it ran already")
+	}
+	zctx, err := zmq4.NewContext()
+	if err != nil {
+		return fmt.Errorf("run ZeroMQ ingress: %w", err)
+	}
+	if err := zctx.SetMaxSockets(maxSockets); err != nil {
+		return errors.Join(fmt.Errorf("run ZeroMQ ingress: set the number of sockets: %w", err), zctx.Term())
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	var owners sync.WaitGroup
+	var failed error
+	for i, o := range d.owners {
+		if failed = o.open(zctx, i); failed != nil {
+			cancel(failed)
+			break
+		}
+	}
+	for _, o := range d.owners {
+		owners.Go(func() { o.run(ctx) })
+	}
+	<-ctx.Done()
+	for _, o := range d.owners {
+		o.push(func() {})
+	}
+	owners.Wait()
+	cancel(nil)
+	return errors.Join(failed, terminate(zctx))
+}
+
+// terminate ends the context; one that does not end is left behind.
+func terminate(zctx *zmq4.Context) error {
+	ended := make(chan error, 1)
+	go func() { ended <- zctx.Term() }()
+	select {
+	case err := <-ended:
+		if err != nil {
+			return fmt.Errorf("end ZeroMQ: %w", err)
+		}
+		return nil
+	case <-time.After(termWait):
+		return fmt.Errorf("end ZeroMQ: sockets still open after %v", termWait)
+	}
+}
+
+// Register begins to listen to a source. It returns once the source is accepted; whether the publisher can be reached
+// shows in Status. It wraps ErrRegistered when the worker and rank is registered, and ErrEnded after Run.
+func (d *DirectIngress) Register(src Source) error {
+	if err := src.validate(); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.listeners[src.Worker] != nil {
+		return fmt.Errorf("register events of worker %s: %w", src.Worker, ErrRegistered)
+	}
+	o := d.owners[d.next%len(d.owners)]
+	d.next++
+	l := newListener(d, o, src)
+	if !o.push(func() { o.add(l) }) {
+		return fmt.Errorf("register events of worker %s: %w", src.Worker, ErrEnded)
+	}
+	d.listeners[src.Worker] = l
+	return nil
+}
+
+// Unregister stops listening for a worker and rank. When it returns, no further event of that registration is applied
+// and its sink is not called again. An unknown one is no error.
+func (d *DirectIngress) Unregister(w fleet.Worker) {
+	d.mu.Lock()
+	l := d.listeners[w]
+	delete(d.listeners, w)
+	d.mu.Unlock()
+	if l == nil {
+		return
+	}
+	done := make(chan struct{})
+	if l.owner.push(func() { l.owner.remove(l); close(done) }) {
+		<-done
+	}
+}
+
+// Status returns a snapshot of the stream of a worker and rank, and whether it is registered.
+func (d *DirectIngress) Status(w fleet.Worker) (Status, bool) {
+	d.mu.Lock()
+	l := d.listeners[w]
+	d.mu.Unlock()
+	if l == nil {
+		return Status{}, false
+	}
+	return l.status(), true
+}

@@ -1,0 +1,202 @@
+package zmq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"syscall"
+	"time"
+
+	zmq4 "github.com/pebbe/zmq4"
+
+	"github.com/routerd/routerd/ingress/wire"
+)
+
+// owner is a goroutine that holds sockets. Fields without a note belong to that goroutine.
+type owner struct {
+	zctx      *zmq4.Context
+	poller    *zmq4.Poller
+	wake      *zmq4.Socket // receives a message when the queue has something
+	listeners map[*listener]struct{}
+	ready     map[*zmq4.Socket]*listener
+	batch     wire.Batch
+	monitors  int // ever made, to give each its own address
+	serving   bool
+
+	mu      sync.Mutex // guards all below
+	queue   []func()
+	running bool
+	stopped bool
+	bell    *zmq4.Socket // sends to wake
+}
+
+// open makes the owner's wake-up pair; run must follow.
+func (o *owner) open(zctx *zmq4.Context, index int) error {
+	o.zctx = zctx
+	o.poller = zmq4.NewPoller()
+	o.ready = map[*zmq4.Socket]*listener{}
+	address := fmt.Sprintf("inproc://owner-%d", index)
+	var err error
+	if o.wake, err = zctx.NewSocket(zmq4.PAIR); err != nil {
+		return fmt.Errorf("make wake-up socket: %w", err)
+	}
+	if err := o.wake.Bind(address); err != nil {
+		return fmt.Errorf("bind wake-up socket: %w", err)
+	}
+	bell, err := zctx.NewSocket(zmq4.PAIR)
+	if err != nil {
+		return fmt.Errorf("make wake-up socket: %w", err)
+	}
+	if err := bell.Connect(address); err != nil {
+		return errors.Join(fmt.Errorf("connect wake-up socket: %w", err), bell.Close())
+	}
+	o.poller.Add(o.wake, zmq4.POLLIN)
+	o.mu.Lock()
+	o.bell, o.running = bell, true
+	o.mu.Unlock()
+	return nil
+}
+
+// push has a function called on the owner's goroutine, or at once while that does not run yet. It reports false once the
+// owner has ended: the function is not called then.
+func (o *owner) push(f func()) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.stopped {
+		return false
+	}
+	if !o.running {
+		f()
+		return true
+	}
+	o.queue = append(o.queue, f)
+	_, _ = o.bell.SendBytes([]byte{0}, zmq4.DONTWAIT) // full: the owner is about to look anyway
+	return true
+}
+
+// run serves the owner's sockets until ctx ends, then closes them.
+func (o *owner) run(ctx context.Context) {
+	defer o.close()
+	if o.poller == nil {
+		return
+	}
+	o.serving = true
+	for l := range o.listeners {
+		o.start(l)
+	}
+	for ctx.Err() == nil {
+		polled, err := o.poller.Poll(o.timeout(time.Now()))
+		if err != nil && zmq4.AsErrno(err) != zmq4.Errno(syscall.EINTR) {
+			return
+		}
+		for _, p := range polled {
+			if p.Socket == o.wake {
+				o.serveQueue()
+			} else if l := o.ready[p.Socket]; l != nil {
+				l.serve(p.Socket)
+			}
+		}
+		now := time.Now()
+		for l := range o.listeners {
+			if at := l.stream.Deadline(); !at.IsZero() && !now.Before(at) {
+				l.stream.Tick(now)
+				l.publish()
+			}
+		}
+	}
+}
+
+// timeout returns how long to poll: until the next listener has something to do, for ever when none has.
+func (o *owner) timeout(now time.Time) time.Duration {
+	var next time.Time
+	for l := range o.listeners {
+		if at := l.stream.Deadline(); !at.IsZero() && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
+	if next.IsZero() {
+		return -1
+	}
+	return max(0, next.Sub(now)).Truncate(time.Millisecond) + time.Millisecond
+}
+
+func (o *owner) serveQueue() {
+	for {
+		if _, err := o.wake.RecvBytes(zmq4.DONTWAIT); err != nil {
+			break
+		}
+	}
+	o.mu.Lock()
+	queue := o.queue
+	o.queue = nil
+	o.mu.Unlock()
+	for _, f := range queue {
+		f()
+	}
+}
+
+// add takes a listener in, and opens its sockets when the owner runs.
+func (o *owner) add(l *listener) {
+	o.listeners[l] = struct{}{}
+	if o.serving {
+		o.start(l)
+	}
+}
+
+func (o *owner) start(l *listener) {
+	if err := l.open(); err != nil {
+		l.ingress.log.Error("cannot listen to KV events", "worker", l.src.Name, "rank", l.src.Worker.Rank, "err", err)
+		l.refuse(err)
+	}
+	l.publish()
+}
+
+// remove closes a listener and forgets it.
+func (o *owner) remove(l *listener) {
+	if _, ok := o.listeners[l]; ok {
+		delete(o.listeners, l)
+		l.close()
+	}
+}
+
+// close ends the owner: what is still queued is done first, so that nobody waits for it in vain.
+func (o *owner) close() {
+	o.mu.Lock()
+	queue, bell := o.queue, o.bell
+	o.queue, o.bell = nil, nil
+	o.running, o.stopped = false, true
+	o.mu.Unlock()
+	for _, f := range queue {
+		f()
+	}
+	for l := range o.listeners {
+		o.remove(l)
+	}
+	for _, s := range []*zmq4.Socket{bell, o.wake} {
+		if s != nil {
+			closeSocket(s)
+		}
+	}
+}
+
+// watch adds a socket to the poller.
+func (o *owner) watch(s *zmq4.Socket, l *listener) {
+	o.ready[s] = l
+	o.poller.Add(s, zmq4.POLLIN)
+}
+
+// unwatch closes a socket; nil is no error.
+func (o *owner) unwatch(s *zmq4.Socket) {
+	if s == nil {
+		return
+	}
+	delete(o.ready, s)
+	_ = o.poller.RemoveBySocket(s) // it was added by watch
+	closeSocket(s)
+}
+
+func closeSocket(s *zmq4.Socket) {
+	_ = s.SetLinger(0) // it cannot fail on an open socket
+	_ = s.Close()      // nor can this
+}

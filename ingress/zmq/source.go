@@ -1,0 +1,119 @@
+package zmq
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/ingress/stream"
+	"github.com/routerd/routerd/kvcache"
+)
+
+// EngineLLMD is the engine whose array events name the root of a chain by parent 0.
+const EngineLLMD = "llm-d"
+
+// maxEndpoint is the longest endpoint that is accepted, in bytes.
+const maxEndpoint = 512
+
+// Sink takes what a publisher's stream says. Its methods are called from one goroutine for each registration and must
+// not call back into the DirectIngress.
+type Sink interface {
+	// Apply applies events of w in order and keeps none of them.
+	Apply(w fleet.Worker, events []kvcache.Event) kvcache.Applied
+	// Clear drops all blocks of w: its engine started anew.
+	Clear(w fleet.Worker)
+	// State tells that state, trust or reason of w's stream changed.
+	State(w fleet.Worker, status Status)
+}
+
+// Source says where the events of one worker and rank come from.
+type Source struct {
+	Worker fleet.Worker
+	// Name is the worker's name in logs.
+	Name string
+	// DPStart and DPSize give the worker's ranks; a batch that names another rank in the range counts for that one. With
+	// DPSize 0 only Worker's own rank is in range.
+	DPStart, DPSize uint32
+	// Engine is the engine's kind; see EngineLLMD.
+	Engine string
+	// Endpoint is the publisher's, as tcp://HOST:PORT or ipc://PATH. With Bind set it is ours and the engine connects.
+	Endpoint string
+	Bind     bool
+	// Replay is the endpoint that answers replay requests, "" for none.
+	Replay string
+	// Topic is the prefix of the topics to listen to, "" for all.
+	Topic string
+	// AdapterName resolves adapter numbers of engines that send no names; nil knows none. It must be safe for
+	// concurrent use.
+	AdapterName func(id int64) (string, bool)
+	// Sink takes the events.
+	Sink Sink
+}
+
+func (s *Source) validate() error {
+	if s.Sink == nil {
+		return fmt.Errorf("register events of worker %s: no sink", s.Worker)
+	}
+	if err := checkEndpoint("kv_events", s.Endpoint); err != nil {
+		return fmt.Errorf("register events of worker %s: %w", s.Worker, err)
+	}
+	if s.Replay == "" {
+		return nil
+	}
+	if err := checkEndpoint("replay", s.Replay); err != nil {
+		return fmt.Errorf("register events of worker %s: %w", s.Worker, err)
+	}
+	return nil
+}
+
+func checkEndpoint(field, endpoint string) error {
+	bad := func() error {
+		return fmt.Errorf("%s: %q: allowed are tcp://HOST:PORT and ipc://PATH", field, endpoint[:min(len(endpoint), 100)])
+	}
+	if len(endpoint) > maxEndpoint || strings.ContainsAny(endpoint, "\x00\n;") {
+		return bad()
+	}
+	if path, ok := strings.CutPrefix(endpoint, "ipc://"); ok && path != "" {
+		return nil
+	}
+	address, ok := strings.CutPrefix(endpoint, "tcp://")
+	if !ok {
+		return bad()
+	}
+	host, port, err := net.SplitHostPort(address)
+	if n, perr := strconv.ParseUint(port, 10, 16); err != nil || perr != nil || n == 0 || host == "" {
+		return bad()
+	}
+	return nil
+}
+
+// owns tells whether a rank is one of the worker's.
+func (s *Source) owns(rank uint64) bool {
+	if s.DPSize == 0 {
+		return rank == uint64(s.Worker.Rank)
+	}
+	return rank >= uint64(s.DPStart) && rank < uint64(s.DPStart)+uint64(s.DPSize)
+}
+
+// Status is a snapshot of one registered stream.
+type Status struct {
+	State stream.State
+	// LastSeq is the number of the last applied message, meaningful when Seen.
+	LastSeq uint64
+	Seen    bool
+	// Trusted tells that the index holds all that the engine reported since it started or was cleared.
+	Trusted bool
+	// Reason says why the stream is not trusted, where that is known.
+	Reason string
+	// Dropped counts what was not taken over by the reasons of kvcache.DropReason.
+	Dropped map[string]uint64
+	// Gaps counts numbers that were missing among live messages, Lost those of them that could not be had.
+	Gaps, Lost uint64
+	// Restarts counts how often the engine was found to have started anew.
+	Restarts uint64
+	// LastEventAt is when the last message was applied; zero when none was.
+	LastEventAt time.Time
+}
