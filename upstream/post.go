@@ -1,0 +1,45 @@
+package upstream
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/valyala/fasthttp"
+)
+
+// maxAnswer bounds the answer that Post reads, in bytes.
+const maxAnswer = 64 << 20
+
+// Post sends a JSON body to a path of the worker whose base URL is endpoint and
+// returns the answer's status and whole body, which the caller owns. It ends
+// when ctx does.
+func (c *Client) Post(ctx context.Context, endpoint, path string, body []byte) (status int, answer []byte, err error) {
+	ep, err := ParseEndpoint(endpoint)
+	if err != nil {
+		return 0, nil, err
+	}
+	req := fasthttp.AcquireRequest()
+	defer fasthttp.ReleaseRequest(req)
+	req.Header.SetMethod(fasthttp.MethodPost)
+	req.Header.SetContentType("application/json")
+	req.SetRequestURI(path)
+	req.SetBodyRaw(body)
+	var hdr fasthttp.ResponseHeader
+	var call Call
+	stop := context.AfterFunc(ctx, call.Cancel)
+	defer stop()
+	read, err := c.Do(&call, ep, req, &hdr)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer func() { _ = read.Close() }() // what was not read to its end is closed with the connection
+	answer, err = io.ReadAll(io.LimitReader(read, maxAnswer+1))
+	if err != nil {
+		return 0, nil, fmt.Errorf("post to %s: %w", path, err)
+	}
+	if len(answer) > maxAnswer {
+		return 0, nil, fmt.Errorf("post to %s: answer over %d bytes", path, maxAnswer)
+	}
+	return hdr.StatusCode(), answer, nil
+}
