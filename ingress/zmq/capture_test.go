@@ -1,0 +1,297 @@
+package zmq_test
+
+import (
+	"context"
+	"encoding/binary"
+	"io"
+	"log/slog"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	zmq4 "github.com/pebbe/zmq4"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/indexer/exact"
+	"github.com/routerd/routerd/ingress/stream"
+	"github.com/routerd/routerd/ingress/wire/wiretest"
+	"github.com/routerd/routerd/ingress/zmq"
+	"github.com/routerd/routerd/kvcache"
+)
+
+func held(s *sink, w fleet.Worker) []string {
+	got := []string{}
+	for _, hashes := range s.Hashes(w) {
+		for _, h := range hashes {
+			got = append(got, h.String())
+		}
+	}
+	slices.Sort(got)
+	return got
+}
+
+func described(t *testing.T, state map[string]map[string][]string) []string {
+	t.Helper()
+	want := []string{}
+	for _, media := range state {
+		for _, hashes := range media {
+			for _, h := range hashes {
+				want = append(want, wiretest.Hash(t, h))
+			}
+		}
+	}
+	slices.Sort(want)
+	return want
+}
+
+func TestRecordedStreamsWithHeldBackMessagesAreRepaired(t *testing.T) {
+	for _, name := range []string{"vllm_0_10_2_chain", "vllm_0_23_0_chain", "vllm_0_33_0_chain", "sglang_0_5_23_chain", "vllm_0_33_0_lora"} {
+		t.Run(name, func(t *testing.T) {
+			want := wiretest.Description(t, name)
+			p, in := newPublisher(t, true), start(t, quick())
+			s := newSink()
+			s.Index = exact.New(want.Messages[0].Events[0].BlockSize)
+			listen(t, in, p, s)
+			messages := wiretest.Messages(t, name)
+			for i, m := range messages {
+				if seq := binary.BigEndian.Uint64(m[1]); i%3 == 1 && i < len(messages)-1 {
+					p.keep(seq, m[2])
+				} else {
+					p.send(seq, m[2])
+				}
+			}
+			st := untilSeq(t, in, uint64(len(messages)-1))
+			if !st.Trusted {
+				t.Errorf("status %+v", st)
+			}
+			if d := cmp.Diff(described(t, want.FinalState), held(s, w1)); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
+
+func TestARecordedRestartLeavesTheSecondLife(t *testing.T) {
+	for _, withReplay := range []bool{false, true} {
+		want := wiretest.Description(t, "vllm_0_33_0_clear_restart")
+		p, in := newPublisher(t, withReplay), start(t, quick())
+		s := newSink()
+		s.Index = exact.New(16)
+		listen(t, in, p, s)
+		for _, m := range wiretest.Messages(t, "vllm_0_33_0_clear_restart") {
+			p.send(binary.BigEndian.Uint64(m[1]), m[2])
+		}
+		until(t, "the second life is applied", func() bool { st := status(t, in); return st.Restarts >= 1 && st.LastSeq == 1 })
+		until(t, "the stream is live", func() bool { return status(t, in).State == stream.Live })
+		if d := cmp.Diff(described(t, want.AfterRestart), held(s, w1)); d != "" {
+			t.Errorf("replay %v: %s", withReplay, d)
+		}
+	}
+}
+
+func TestARecordedWorkloadIsAnsweredAfterALateJoin(t *testing.T) {
+	want := wiretest.Description(t, "workload_vllm_0_33_0")
+	messages := wiretest.Messages(t, "workload_vllm_0_33_0")
+	p, in := newPublisher(t, true), start(t, quick())
+	for _, m := range messages {
+		p.keep(binary.BigEndian.Uint64(m[1]), m[2])
+	}
+	s := newSink()
+	s.Index = exact.New(want.BlockSize)
+	listen(t, in, p, s)
+	untilSeq(t, in, binary.BigEndian.Uint64(messages[len(messages)-1][1]))
+	out := make([]kvcache.Overlap, 1)
+	for i, q := range want.Queries {
+		adapter := ""
+		if q.LoraName != nil {
+			adapter = *q.LoraName
+		}
+		blocks, err := kvcache.BlockHashes(nil, q.Tokens, want.BlockSize, kvcache.Seed(adapter, ""))
+		must(t, err)
+		if s.Find(blocks, []fleet.Worker{w1}, out); out[0].Device != q.Want {
+			t.Errorf("query %d: %d, want %d", i, out[0].Device, q.Want)
+		}
+	}
+}
+
+func TestMalformedRecordingsLeaveTheStreamAlive(t *testing.T) {
+	for _, name := range wiretest.Names(t, "malformed_*") {
+		p, in := newPublisher(t, false), start(t, quick())
+		s := newSink()
+		s.Index = exact.New(4)
+		listen(t, in, p, s)
+		for _, frames := range wiretest.Messages(t, name) {
+			p.frames(frames...)
+		}
+		p.send(100, payload(cleared()))
+		p.send(101, payload(drop(1)))
+		st := untilSeq(t, in, 101)
+		if !st.Trusted || st.Dropped["corrupt_message"] < 8 || st.Dropped["undecodable"] < 5 || st.Dropped["unknown_event"] != 1 {
+			t.Errorf("%s: status %+v", name, st)
+		}
+	}
+}
+
+func TestParentZeroIsTheRootOfOneEngineOnly(t *testing.T) {
+	messages := wiretest.Messages(t, "llmd_sim_array")[:1]
+	for engine, want := range map[string]int{zmq.EngineLLMD: 2, "vllm": 0} {
+		p, in := newPublisher(t, false), start(t, quick())
+		s := newSink()
+		s.Index = exact.New(16)
+		must(t, in.Register(zmq.Source{Worker: w1, Engine: engine, Endpoint: p.endpoint, Topic: "kv@", Sink: s}))
+		p.joined()
+		for _, m := range messages {
+			p.frames([]byte("other"), m[1], m[2])
+			p.frames(m...)
+		}
+		st := untilSeq(t, in, 1)
+		if got := s.Blocks(w1)[0]; got != want || st.Trusted != (want > 0) {
+			t.Errorf("%s: %d blocks, want %d; status %+v", engine, got, want, st)
+		}
+	}
+}
+
+func TestAdapterNumbersAreResolvedOrBecomeAScope(t *testing.T) {
+	p, in := newPublisher(t, false), start(t, quick())
+	s := newSink()
+	s.Index = exact.New(16)
+	names := func(id int64) (string, bool) { return "sql-adapter", id == 7 }
+	must(t, in.Register(zmq.Source{Worker: w1, Endpoint: p.endpoint, AdapterName: names, Sink: s}))
+	p.joined()
+	var tokens []uint32
+	for _, raw := range wiretest.Description(t, "vllm_0_9_0_lora").Messages[0].Events[0].Tokens {
+		tokens = append(tokens, number(t, string(raw)))
+	}
+	for _, m := range wiretest.Messages(t, "vllm_0_9_0_lora") {
+		p.frames(m...)
+	}
+	untilSeq(t, in, 3)
+	for adapter, want := range map[string]uint32{"": 4, "sql-adapter": 3, "#7": 0, "#8": 2} {
+		blocks, err := kvcache.BlockHashes(nil, tokens, 16, kvcache.Seed(adapter, ""))
+		must(t, err)
+		out := make([]kvcache.Overlap, 1)
+		if s.Find(blocks, []fleet.Worker{w1}, out); out[0].Device != want {
+			t.Errorf("adapter %q: %d, want %d", adapter, out[0].Device, want)
+		}
+	}
+}
+
+func number(t *testing.T, text string) uint32 {
+	t.Helper()
+	var n uint32
+	for _, c := range text {
+		n = 10*n + uint32(c-'0')
+	}
+	return n
+}
+
+func TestWeBindWhenTheEngineConnects(t *testing.T) {
+	p, s, in := newPublisher(t, false), newSink(), start(t, quick())
+	probe := p.socket(zmq4.SUB)
+	must(t, probe.Bind("tcp://127.0.0.1:*"))
+	endpoint, err := probe.GetLastEndpoint()
+	must(t, err)
+	endpoint = strings.TrimRight(endpoint, "\x00")
+	must(t, probe.Close())
+	must(t, p.pub.Connect(endpoint))
+	must(t, in.Register(zmq.Source{Worker: w1, Endpoint: endpoint, Bind: true, Sink: s}))
+	p.joined()
+	p.send(0, payload(store(-1, 10)))
+	if st := untilSeq(t, in, 0); !st.Trusted || overlap(t, s, w1, 10) != 1 {
+		t.Errorf("status %+v", st)
+	}
+}
+
+func TestAnEndpointThatIsTakenIsShown(t *testing.T) {
+	p, s, in := newPublisher(t, false), newSink(), start(t, quick())
+	must(t, in.Register(zmq.Source{Worker: w1, Endpoint: p.endpoint, Bind: true, Sink: s}))
+	until(t, "the reason is shown", func() bool { return strings.Contains(status(t, in).Reason, "bind") })
+	in.Unregister(w1)
+}
+
+func TestRegistrationsBeforeAndAfterRun(t *testing.T) {
+	p, s := newPublisher(t, false), newSink()
+	reg := prometheus.NewRegistry()
+	in, err := zmq.New(quick(), slog.New(slog.NewTextHandler(io.Discard, nil)), reg)
+	must(t, err)
+	must(t, in.Register(zmq.Source{Worker: w1, Endpoint: p.endpoint, Sink: s}))
+	gone := fleet.Worker{ID: 5}
+	must(t, in.Register(zmq.Source{Worker: gone, Endpoint: p.endpoint, Sink: s}))
+	in.Unregister(gone)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { must(t, in.Run(ctx)) })
+	p.joined()
+	p.send(0, payload(store(-1, 10)))
+	untilSeq(t, in, 0)
+	if d := cmp.Diff(map[string]float64{"live": 1}, streams(t, reg)); d != "" {
+		t.Error(d)
+	}
+	cancel()
+	running.Wait()
+	in.Unregister(w1)
+	if err := in.Register(zmq.Source{Worker: w1, Endpoint: p.endpoint, Sink: s}); err == nil {
+		t.Error("a registration after Run is accepted")
+	}
+	if err := in.Run(t.Context()); err == nil {
+		t.Error("a second Run is accepted")
+	}
+}
+
+// streams reads the gauge of streams by state, without zeros, and checks the names of all metrics.
+func streams(t *testing.T, reg *prometheus.Registry) map[string]float64 {
+	t.Helper()
+	families, err := reg.Gather()
+	must(t, err)
+	got := map[string]float64{}
+	for _, f := range families {
+		if !strings.HasPrefix(f.GetName(), "routerd_ingress_") || f.GetHelp() == "" {
+			t.Errorf("metric %s", f.GetName())
+		}
+		for _, m := range f.GetMetric() {
+			if v := m.GetGauge().GetValue(); f.GetName() == "routerd_ingress_streams" && v != 0 {
+				got[m.GetLabel()[0].GetValue()] = v
+			}
+		}
+	}
+	return got
+}
+
+func threads(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/task")
+	must(t, err)
+	return len(entries)
+}
+
+func TestZ4_ListenersCostNoThreadsAndLeaveNothing(t *testing.T) {
+	p, in := newPublisher(t, true), start(t, quick())
+	s := newSink()
+	listen(t, in, p, s)
+	in.Unregister(w1)
+	files := func() int {
+		entries, err := os.ReadDir("/proc/self/fd")
+		must(t, err)
+		return len(entries)
+	}
+	wasFiles, wasThreads, wasRoutines := files(), threads(t), runtime.NumGoroutine()
+	for range 3 {
+		for i := range fleet.WorkerID(100) {
+			must(t, in.Register(zmq.Source{Worker: fleet.Worker{ID: i}, Endpoint: p.endpoint, Replay: p.replay, Sink: s}))
+		}
+		if n := threads(t); n > 64 {
+			t.Errorf("%d OS threads with 100 listeners", n)
+		}
+		for i := range fleet.WorkerID(100) {
+			in.Unregister(fleet.Worker{ID: i})
+		}
+	}
+	until(t, "descriptors, threads and goroutines are back", func() bool {
+		return files() <= wasFiles+10 && threads(t) <= wasThreads+10 && runtime.NumGoroutine() <= wasRoutines+10
+	})
+}
