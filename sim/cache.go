@@ -169,7 +169,10 @@ func (c *cache) makeRoom(removed *[]event) bool {
 	if oldest == nil {
 		return false
 	}
-	b := c.idle.Remove(oldest).(*block)
+	b, ok := c.idle.Remove(oldest).(*block)
+	if !ok {
+		return false
+	}
 	delete(c.blocks, b.path)
 	*removed = append(*removed, event{kind: blockRemoved, hashes: []digest{b.digest}})
 	return true

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -50,8 +51,11 @@ func runCommand(cmd *cobra.Command, c Config) error {
 	if err := e.Start(); err != nil {
 		return err
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "ready url=%s events=%s replay=%s\n",
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "ready url=%s events=%s replay=%s\n",
 		e.URL(), joinEndpoints(e.EventEndpoints()), joinEndpoints(e.ReplayEndpoints()))
+	if err != nil {
+		return errors.Join(fmt.Errorf("print ready line: %w", err), e.Close())
+	}
 	return e.wait(ctx)
 }
 

@@ -41,15 +41,15 @@ type Engine struct {
 	started   atomic.Bool // Start has succeeded
 	closeOnce sync.Once
 	closeErr  error
-	root      context.Context
+	root      context.Context //nolint:containedctx // the parent of all requests, ended by Close
 	endRoot   context.CancelCauseFunc
 	server    *fasthttp.Server
 	listener  net.Listener
 	served    chan error // size 1: the result of Serve
 	loops     sync.WaitGroup
 
-	eraMu  sync.Mutex // guards eraCtx, endEra
-	eraCtx context.Context
+	eraMu  sync.Mutex      // guards eraCtx, endEra
+	eraCtx context.Context //nolint:containedctx // a restart ends it and puts a new one here
 	endEra context.CancelCauseFunc
 
 	connMu sync.Mutex // guards conns

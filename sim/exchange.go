@@ -15,7 +15,7 @@ type exchange struct {
 	// fault takes effect later, at its after_chunks; nil for none.
 	fault *fault
 	// ctx ends when the client goes, the engine restarts or closes.
-	ctx     context.Context
+	ctx     context.Context //nolint:containedctx // an exchange is one request, passed down whole
 	cancel  context.CancelCauseFunc
 	unwatch func()
 }

@@ -119,7 +119,10 @@ func TestE3_StallNeverAnswersUntilTheClientLeavesOrFaultsAreCleared(t *testing.T
 	ctx, cancel := context.WithCancel(t.Context())
 	gone := make(chan error, 1)
 	go func() {
-		_, err := b.trySend(ctx, "POST", "/v1/completions", `{"prompt":"x"}`, "X-Request-Id", "stuck")
+		resp, err := b.trySend(ctx, "POST", "/v1/completions", `{"prompt":"x"}`, "X-Request-Id", "stuck")
+		if err == nil {
+			resp.Body.Close()
+		}
 		gone <- err
 	}()
 	b.waitStats("it arrived", func(c counts) bool { return c.Requests == 1 })

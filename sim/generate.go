@@ -30,7 +30,6 @@ type prompt struct {
 // output is one token of one choice.
 type output struct {
 	choice int
-	first  bool
 	text   string
 	finish string // "stop" or "length" with the last token
 	stop   *string
@@ -50,11 +49,24 @@ func (e *Engine) generate(ctx context.Context, j *job, r *rank) iter.Seq2[output
 		p := newPacer()
 		defer p.stop()
 		for i := range j.prompts {
-			if !e.runPrompt(ctx, p, j, r, i, yield) {
+			run := &promptRun{engine: e, job: j, rank: r, pacer: p, index: i, tokens: j.prompts[i].tokens}
+			if !run.do(ctx, yield) {
 				return
 			}
 		}
 	}
+}
+
+// promptRun is one prompt of a job with its answers in the making.
+type promptRun struct {
+	engine  *Engine
+	job     *job
+	rank    *rank
+	pacer   *pacer
+	index   int
+	tokens  []uint32
+	cached  int // tokens of the prompt that were cached
+	choices []choiceRun
 }
 
 // choiceRun is one answer in the making.
@@ -64,78 +76,69 @@ type choiceRun struct {
 	chain    *chain   // nil until it is opened
 }
 
-// runPrompt computes prompt i and its answers; false ends the job.
-func (e *Engine) runPrompt(ctx context.Context, p *pacer, j *job, r *rank, i int, yield func(output, error) bool) bool {
-	tokens := j.prompts[i].tokens
-	runs := e.plan(j, tokens)
-	defer func() {
-		for _, c := range runs {
-			if c.chain != nil {
-				r.release(c.chain)
-			}
-		}
-	}()
-	first := &runs[0]
-	first.chain = r.openPrompt(first.sequence, len(tokens))
-	cached := len(first.chain.held) * e.cfg.BlockSize
-	j.usage.addPrompt(len(tokens), cached)
-	if err := e.prefill(ctx, p, r, first.chain, cached, len(tokens)); err != nil {
-		return yieldError(yield, err)
+// do computes the prompt and its answers; false ends the job.
+func (p *promptRun) do(ctx context.Context, yield func(output, error) bool) bool {
+	p.plan()
+	defer p.release()
+	first := &p.choices[0]
+	first.chain = p.rank.openPrompt(first.sequence, len(p.tokens))
+	p.cached = len(first.chain.held) * p.engine.cfg.BlockSize
+	p.job.usage.addPrompt(len(p.tokens), p.cached)
+	if err := p.prefill(ctx, first.chain); err != nil {
+		yield(output{}, err)
+		return false
 	}
-	for k := range runs[1:] {
-		c := &runs[k+1]
-		c.chain = r.openAnswer(c.sequence, len(tokens))
+	for k := range p.choices[1:] {
+		c := &p.choices[k+1]
+		c.chain = p.rank.openAnswer(c.sequence, len(p.tokens))
 	}
-	return e.decode(ctx, p, j, r, i, cached, runs, yield)
+	return p.decode(ctx, yield)
 }
 
 // plan composes the answers and lays out the token paths that they will take.
-func (e *Engine) plan(j *job, tokens []uint32) []choiceRun {
-	runs := make([]choiceRun, j.sampling.n)
-	seq := newSequence(j.adapter, tokens)
-	for k := range runs {
-		a := e.lexicon.compose(seq, len(tokens), j.sampling, e.cfg, k)
-		runs[k] = choiceRun{answer: a, sequence: newSequence(j.adapter, tokens, a.tokens)}
+func (p *promptRun) plan() {
+	e, s := p.engine, p.job.sampling
+	seq := newSequence(p.job.adapter, p.tokens)
+	p.choices = make([]choiceRun, s.n)
+	for k := range p.choices {
+		a := e.lexicon.compose(seq, len(p.tokens), s, e.cfg, k)
+		p.choices[k] = choiceRun{answer: a, sequence: newSequence(p.job.adapter, p.tokens, a.tokens)}
 	}
-	return runs
 }
 
-func (e *Engine) prefill(ctx context.Context, p *pacer, r *rank, ch *chain, done, total int) error {
-	for done < total {
-		next := min(done+prefillChunk, total)
-		if err := p.wait(ctx, time.Duration(next-done)*e.cfg.PrefillPerToken); err != nil {
+func (p *promptRun) release() {
+	for _, c := range p.choices {
+		if c.chain != nil {
+			p.rank.release(c.chain)
+		}
+	}
+}
+
+func (p *promptRun) prefill(ctx context.Context, ch *chain) error {
+	for done := p.cached; done < len(p.tokens); {
+		next := min(done+prefillChunk, len(p.tokens))
+		if err := p.pacer.wait(ctx, time.Duration(next-done)*p.engine.cfg.PrefillPerToken); err != nil {
 			return err
 		}
-		r.fill(ch, next)
+		p.rank.fill(ch, next)
 		done = next
 	}
 	return nil
 }
 
-// decode steps all answers of prompt i together, one token each per step.
-func (e *Engine) decode(ctx context.Context, p *pacer, j *job, r *rank, i, cached int, runs []choiceRun, yield func(output, error) bool) bool {
-	n := len(j.prompts[i].tokens)
-	for step, live := 1, len(runs); live > 0; step++ {
-		if err := p.wait(ctx, e.cfg.DecodePerToken); err != nil {
-			return yieldError(yield, err)
+// decode steps all answers together, one token each per step.
+func (p *promptRun) decode(ctx context.Context, yield func(output, error) bool) bool {
+	for step, live := 1, len(p.choices); live > 0; step++ {
+		if err := p.pacer.wait(ctx, p.engine.cfg.DecodePerToken); err != nil {
+			yield(output{}, err)
+			return false
 		}
-		for k, c := range runs {
-			if step > len(c.answer.tokens) {
+		for k := range p.choices {
+			if step > len(p.choices[k].answer.tokens) {
 				continue
 			}
-			// The newest token's own KV entry is computed by the next step.
-			if computed := n + step - 1; computed%e.cfg.BlockSize == 0 {
-				r.fill(c.chain, computed)
-			}
-			j.usage.addToken()
-			out := output{choice: i*len(runs) + k, first: step == 1, text: c.answer.texts[step-1]}
-			out.usage.addPrompt(n, cached)
-			out.usage.addTokens(step)
-			if step == 1 {
-				out.text = j.prompts[i].echo + out.text
-			}
-			if step == len(c.answer.tokens) {
-				out.finish, out.stop = c.answer.finish, c.answer.stop
+			out := p.token(k, step)
+			if out.finish != "" {
 				live--
 			}
 			if !yield(out, nil) {
@@ -146,9 +149,24 @@ func (e *Engine) decode(ctx context.Context, p *pacer, j *job, r *rank, i, cache
 	return true
 }
 
-func yieldError(yield func(output, error) bool, err error) bool {
-	yield(output{}, err)
-	return false
+// token makes token number step (from 1) of choice k.
+func (p *promptRun) token(k, step int) output {
+	c, n := p.choices[k], len(p.tokens)
+	// The newest token's own KV entry is computed by the next step.
+	if computed := n + step - 1; computed%p.engine.cfg.BlockSize == 0 {
+		p.rank.fill(c.chain, computed)
+	}
+	p.job.usage.addToken()
+	out := output{choice: p.index*len(p.choices) + k, text: c.answer.texts[step-1]}
+	out.usage.addPrompt(n, p.cached)
+	out.usage.addTokens(step)
+	if step == 1 {
+		out.text = p.job.prompts[p.index].echo + out.text
+	}
+	if step == len(c.answer.tokens) {
+		out.finish, out.stop = c.answer.finish, c.answer.stop
+	}
+	return out
 }
 
 // pacer waits along one time line: a late step makes the next wait shorter.

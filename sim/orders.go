@@ -49,7 +49,8 @@ func parseFault(raw []byte, ranks int) (fault, error) {
 	if f.Kind != faultDropReplies {
 		f.Mode = ""
 	}
-	return f, f.check(ranks)
+	err := f.check(ranks)
+	return f, err
 }
 
 // check looks at the values of the fields that the kind knows.

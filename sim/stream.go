@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"io"
 	"iter"
 
@@ -44,7 +45,7 @@ type streamBody struct {
 func (s *streamBody) Read(p []byte) (int, error) {
 	if len(s.pending) == 0 {
 		if err := s.advance(); err != nil {
-			s.failed = err != io.EOF
+			s.failed = !errors.Is(err, io.EOF)
 			return 0, err
 		}
 	}

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync"
 	"time"
@@ -110,7 +111,7 @@ func closedByPeer(fd int) bool {
 	if err == nil {
 		return n == 0
 	}
-	return err != unix.EAGAIN && err != unix.EINTR
+	return !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR)
 }
 
 // descriptor is a connection's file descriptor, -1 if it has none.
