@@ -17,6 +17,8 @@ var (
 	targetLine = regexp.MustCompile(`(?m)^([a-z][a-z0-9-]*):[^=]`)
 	helpLine   = regexp.MustCompile(`(?m)^([a-z][a-z0-9-]*):.*## \S`)
 	scriptName = regexp.MustCompile(`scripts/[a-z0-9-]+\.sh`)
+	testFunc   = regexp.MustCompile(`(?m)^func (Test[A-Za-z0-9_]+)\(`)
+	testName   = regexp.MustCompile("`(Test[A-Za-z0-9_]+)`")
 	madeName   = regexp.MustCompile("`make ([a-z][a-z0-9-]*)")
 )
 
@@ -73,6 +75,32 @@ func TestTextsNameOnlyMakeTargetsThatExist(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A rule that is said to be pinned by a test is pinned by one that exists.
+func TestTheTestsThatPinTheRulesExist(t *testing.T) {
+	declared := map[string]bool{}
+	err := fs.WalkDir(os.DirFS(root), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(name, "_test.go") {
+			return err
+		}
+		for _, test := range submatches(testFunc, readFile(t, name)) {
+			declared[test] = true
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := submatches(testName, readFile(t, "CONTRIBUTING.md"))
+	if len(named) == 0 {
+		t.Error("CONTRIBUTING.md names no test")
+	}
+	for _, test := range named {
+		if !declared[test] {
+			t.Errorf("CONTRIBUTING.md names %s, which is no test", test)
+		}
 	}
 }
 
