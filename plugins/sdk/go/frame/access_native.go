@@ -18,8 +18,14 @@ type (
 	bytes  []byte
 )
 
-func (v *View) floats(p unsafe.Pointer) floats { return unsafe.Slice((*float64)(p), v.rows) }
-func (v *View) bytes(p unsafe.Pointer) bytes   { return unsafe.Slice((*byte)(p), v.rows) }
+func (v *View) floats(p unsafe.Pointer) floats {
+	if p == nil {
+		panic("frame: no such column was declared")
+	}
+	return unsafe.Slice((*float64)(p), v.rows)
+}
+
+func (v *View) bytes(p unsafe.Pointer) bytes { return unsafe.Slice((*byte)(p), v.rows) }
 
 // At is the value of a row below Len.
 func (c Column) At(row int) float64 { return c.floats[row] }
@@ -29,3 +35,7 @@ func (s Scores) Set(row int, score float64) { s.floats[row] = score }
 
 // Kept tells whether a row below Len is still a candidate.
 func (m Mask) Kept(row int) bool { return m.bytes[row] == 1 }
+
+// Field is the request field with that place in the list of declared fields;
+// 0 = missing.
+func (v *View) Field(field int) float64 { return unsafe.Slice((*float64)(v.request), v.fields)[field] }

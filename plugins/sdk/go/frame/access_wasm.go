@@ -29,3 +29,7 @@ func (s Scores) Set(row int, score float64) { *(*float64)(unsafe.Add(s.p, row<<3
 
 // Kept tells whether a row below Len is still a candidate.
 func (m Mask) Kept(row int) bool { return *(*byte)(unsafe.Add(m.p, row)) == 1 }
+
+// Field is the request field with that place in the list of declared fields;
+// 0 = missing.
+func (v *View) Field(field int) float64 { return *(*float64)(unsafe.Add(v.request, field<<3)) }

@@ -1,29 +1,22 @@
 package frame
 
-import (
-	"math"
-
-	"github.com/routerd/routerd/plugins/abi/xxh3"
-)
+import "github.com/routerd/routerd/plugins/abi/xxh3"
 
 // Max is a > b ? a : b, the only maximum whose bits are the same in every
-// language. It is written with integers because the compiler makes a select of
-// that and a jump of floats.
+// language.
 func Max(a, b float64) float64 {
-	m := math.Float64bits(b)
 	if a > b {
-		m = math.Float64bits(a)
+		return a
 	}
-	return math.Float64frombits(m)
+	return b
 }
 
 // Min is a < b ? a : b; see Max.
 func Min(a, b float64) float64 {
-	m := math.Float64bits(b)
 	if a < b {
-		m = math.Float64bits(a)
+		return a
 	}
-	return math.Float64frombits(m)
+	return b
 }
 
 // ID is the number by which columns and request fields know a string; 0 there

@@ -2,6 +2,9 @@ package frame
 
 import "unsafe"
 
+// MaxColumns is how many columns a manifest may declare.
+const MaxColumns = 256
+
 // Flags tell how the request stands.
 type Flags uint32
 
@@ -11,28 +14,35 @@ type View struct {
 	absent   unsafe.Pointer // capacity zeroes, for columns that the host lacks
 	rows     int
 	capacity int
-	columns  int
+	declared int // columns
 	fields   int
+
+	// Taken from the header by Begin, so that reading a column or field is one
+	// load and no branch.
+	scores  unsafe.Pointer
+	mask    unsafe.Pointer
+	request unsafe.Pointer
+	columns [MaxColumns]unsafe.Pointer
 }
 
 // Bind looks at a frame for the first time. capacity, columns and fields are
 // what the guest was told and what it declared. absent must have room for
 // capacity rows of zeroes. The code is CodeOK or why the frame is refused.
 func (v *View) Bind(p, absent unsafe.Pointer, capacity, columns, fields int) int32 {
-	if p == nil || capacity < 1 {
+	if p == nil || capacity < 1 || columns > MaxColumns {
 		return CodeBadFrame
 	}
-	*v = View{p: p, absent: absent, capacity: capacity, columns: columns, fields: fields}
+	*v = View{p: p, absent: absent, capacity: capacity, declared: columns, fields: fields}
 	return CodeOK
 }
 
-// Begin starts a call: the header is checked and the number of rows taken.
+// Begin starts a call: the header is checked and taken.
 func (v *View) Begin() int32 {
 	switch {
 	case v.p == nil:
 		return CodeNotBound
 	case v.word(offMagic) != magic, v.word(offHeaderSize) < headerSize,
-		int(v.word(offColumns)) != v.columns, int(v.word(offRequestCount)) != v.fields:
+		int(v.word(offColumns)) != v.declared, int(v.word(offRequestCount)) != v.fields:
 		return CodeBadFrame
 	}
 	rows := int(v.word(offRows))
@@ -40,55 +50,39 @@ func (v *View) Begin() int32 {
 		return CodeCapacity
 	}
 	v.rows = rows
+	v.scores = unsafe.Add(v.p, v.word(offScores))
+	v.mask = unsafe.Add(v.p, v.word(offMask))
+	v.request = unsafe.Add(v.p, v.word(offRequest))
+	starts := unsafe.Add(v.p, v.word(offColumnStarts))
+	for i := range v.declared {
+		p := v.absent
+		if at := *(*uint32)(unsafe.Add(starts, 4*i)); at != 0 {
+			p = unsafe.Add(v.p, at)
+		}
+		v.columns[i&(MaxColumns-1)] = p
+	}
 	return CodeOK
 }
 
 // Frame is where the frame starts, nil before Bind.
 func (v *View) Frame() unsafe.Pointer { return v.p }
 
-// Len is the number of candidates of this call, at least 1. Read it once: the
-// compiler cannot know that writing a score does not change it.
+// Len is the number of candidates of this call, at least 1.
 func (v *View) Len() int { return v.rows }
 
 // Has tells whether this host has the column with that place in the list of
 // declared columns. It always has those that the manifest requires.
-func (v *View) Has(column int) bool { return v.start(column) != 0 }
+func (v *View) Has(column int) bool { return v.columns[column] != v.absent }
 
 // Column is the column with that place in the list of declared columns. One
 // that this host does not have reads 0 in every row.
-func (v *View) Column(column int) Column {
-	at := v.start(column)
-	if at == 0 {
-		return Column{v.floats(v.absent)}
-	}
-	return Column{v.floats(unsafe.Add(v.p, at))}
-}
-
-func (v *View) start(column int) uint32 {
-	if uint(column) >= uint(v.columns) {
-		panic("frame: no such column was declared")
-	}
-	return *(*uint32)(unsafe.Add(v.p, int(v.word(offColumnStarts))+4*column))
-}
-
-// Field is the request field with that place in the list of declared fields;
-// 0 = missing.
-func (v *View) Field(field int) float64 {
-	if uint(field) >= uint(v.fields) {
-		panic("frame: no such request field was declared")
-	}
-	return *(*float64)(unsafe.Add(v.p, int(v.word(offRequest))+8*field))
-}
+func (v *View) Column(column int) Column { return Column{v.floats(v.columns[column])} }
 
 // Scores is where the scores go.
-func (v *View) Scores() Scores {
-	return Scores{v.floats(unsafe.Add(v.p, v.word(offScores)))}
-}
+func (v *View) Scores() Scores { return Scores{v.floats(v.scores)} }
 
 // Mask tells which rows are still candidates.
-func (v *View) Mask() Mask {
-	return Mask{v.bytes(unsafe.Add(v.p, v.word(offMask)))}
-}
+func (v *View) Mask() Mask { return Mask{v.bytes(v.mask)} }
 
 // RowID is a number for the row that holds for this frame only.
 func (v *View) RowID(row int) uint32 {

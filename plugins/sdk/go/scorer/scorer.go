@@ -30,26 +30,6 @@ type Plugin struct {
 	NoAllocs bool
 }
 
-// Batch is all candidates of one request. It is valid during the call.
-type Batch = frame.View
-
-// Column is one signal of every candidate.
-type Column = frame.Column
-
-// Scores takes the score of every candidate.
-type Scores = frame.Scores
-
-// Flags tell how the request stands.
-type Flags = frame.Flags
-
-// The flags.
-const (
-	Advisory      = frame.Advisory
-	DequeuedAgain = frame.DequeuedAgain
-	Pinned        = frame.Pinned
-	SessionBound  = frame.SessionBound
-)
-
 // ErrAbstain says that the plugin has no opinion on this request: its term is
 // dropped from the sum.
 var ErrAbstain = guest.ErrAbstain
@@ -77,22 +57,26 @@ const (
 // Log writes one line to the host's log; see guest.Log.
 func Log(level Level, text string) { guest.Log(level, text) }
 
-// registered is this module's plugin: the export is a plain function, so what
-// it calls has to be a package variable.
-var registered Plugin
+// module is this module's plugin and the batch of the call at hand: the export
+// is a plain function, so what it works on has to be a package variable.
+var module struct {
+	plugin Plugin
+	batch  Batch
+}
 
 // Register declares the module's plugin. Call it from package initialisation,
 // once.
 func Register(p Plugin) {
 	guest.Register(guest.Module{Columns: p.Columns, Fields: p.Fields, Configure: p.Configure})
-	registered = p
+	module.plugin = p
 }
 
 // score is one call.
 func score(p unsafe.Pointer) int32 {
-	b, code := guest.Begin(p)
+	v, code := guest.Begin(p)
 	if code != frame.CodeOK {
 		return code
 	}
-	return guest.End(registered.Score(b), !registered.NoAllocs)
+	module.batch.v = v
+	return guest.End(module.plugin.Score(&module.batch), !module.plugin.NoAllocs)
 }
