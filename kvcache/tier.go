@@ -66,3 +66,6 @@ func anyFold(name string, known ...string) bool {
 	}
 	return false
 }
+
+// AllTiers returns the tiers, fastest first.
+func AllTiers() [Tiers]Tier { return [Tiers]Tier{Device, Host, Disk, Shared} }

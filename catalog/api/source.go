@@ -5,7 +5,7 @@
 // A Source is safe for concurrent use; it starts no goroutines.
 //
 //	src, err := api.Open(filepath.Join(dataDir, "workers.json"), reconciler)
-//	err = src.Restore(ctx)
+//	skipped, err := src.Restore(ctx)
 //	view, created, err := src.Put(ctx, record)
 package api
 
@@ -55,11 +55,22 @@ func Open(file string, r *catalog.Reconciler) (*Source, error) {
 	return s, nil
 }
 
-// Restore hands the stored workers to the reconciler.
-func (s *Source) Restore(ctx context.Context) error {
+// Restore hands the stored workers to the reconciler. A stored worker that
+// another source claims by now is left out and named in skipped; it goes from
+// the file with the next change.
+func (s *Source) Restore(ctx context.Context) (skipped []error, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.reconciler.Apply(ctx, Name, s.records)
+	var kept []fleet.Record
+	for _, rec := range s.records {
+		if err := s.reconciler.Check(Name, append(kept[:len(kept):len(kept)], rec)); err != nil {
+			skipped = append(skipped, fmt.Errorf("stored worker %q: %w", rec.Name, err))
+			continue
+		}
+		kept = append(kept, rec)
+	}
+	s.records = kept
+	return skipped, s.reconciler.Apply(ctx, Name, kept)
 }
 
 // Put adds or replaces a worker, whole, and returns how it stands after one

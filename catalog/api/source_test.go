@@ -33,8 +33,8 @@ func open(t *testing.T, file string) (*api.Source, *catalog.Reconciler) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Restore(t.Context()); err != nil {
-		t.Fatal(err)
+	if skipped, err := s.Restore(t.Context()); err != nil || len(skipped) > 0 {
+		t.Fatal(skipped, err)
 	}
 	return s, r
 }
@@ -65,6 +65,34 @@ func TestAnAnsweredChangeIsFoundAfterTheNextStart(t *testing.T) {
 	_, again := open(t, file)
 	if diff := cmp.Diff([]string{"w2"}, names(again)); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestAStoredWorkerThatTheFileClaimsIsLeftOut(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "workers.json")
+	s, _ := open(t, file)
+	for id := range fleet.WorkerID(3) {
+		if _, _, err := s.Put(t.Context(), fleet.Record{ID: id + 1, URL: "http://127.0.0.1:800" + id.String()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := catalog.New(nowhere{}, nowhere{}, nowhere{}, slog.New(slog.DiscardHandler))
+	if err := r.Apply(t.Context(), "file", []fleet.Record{must(t, fleet.Record{ID: 2, URL: "http://127.0.0.1:9000"})}); err != nil {
+		t.Fatal(err)
+	}
+	again, err := api.Open(file, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	skipped, err := again.Restore(t.Context())
+	if err != nil || len(skipped) != 1 {
+		t.Errorf("skipped %v, %v", skipped, err)
+	}
+	if diff := cmp.Diff([]string{"1", "2", "3"}, names(r)); diff != "" {
+		t.Error(diff)
+	}
+	if err := again.Delete(t.Context(), "3"); err != nil {
+		t.Errorf("a later change failed: %v", err)
 	}
 }
 
