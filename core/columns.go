@@ -91,30 +91,32 @@ func (a *attempt) fillLoad() {
 }
 
 func (a *attempt) fillWorkers(now time.Time) {
-	t := &a.table
-	for i, row := range a.rows {
-		r := &a.view.rows[row]
-		set := func(c abi.Column, v float64) {
-			if col := t.Column(c); col != nil {
-				col[i] = v
-			}
-		}
-		set(abi.ColWorkerID, r.column)
-		set(abi.ColWorkerDPRank, float64(r.worker.Rank))
-		set(abi.ColWorkerMaxBatchedTokens, float64(r.member.record.MaxBatchedTokens))
-		set(abi.ColKVTotalBlocks, float64(r.member.record.TotalKVBlocks))
-		set(abi.ColWorkerAgeMs, float64(now.Sub(r.member.readySince).Milliseconds()))
-		if a.req.Adapter != "" {
-			set(abi.ColLoraLoaded, 1) // only workers that list the adapter are eligible
-		}
+	a.each(abi.ColWorkerID, func(r *viewRow) float64 { return r.column })
+	a.each(abi.ColWorkerDPRank, func(r *viewRow) float64 { return float64(r.worker.Rank) })
+	a.each(abi.ColWorkerMaxBatchedTokens, func(r *viewRow) float64 { return float64(r.member.record.MaxBatchedTokens) })
+	a.each(abi.ColKVTotalBlocks, func(r *viewRow) float64 { return float64(r.member.record.TotalKVBlocks) })
+	a.each(abi.ColWorkerAgeMs, func(r *viewRow) float64 { return float64(now.Sub(r.member.readySince).Milliseconds()) })
+	if a.req.Adapter != "" { // only workers that list it are eligible
+		a.each(abi.ColLoraLoaded, func(*viewRow) float64 { return 1 })
 	}
-	set := t.Set()
+	set := a.table.Set()
 	for _, name := range set.Labels() {
-		whole := a.view.label(name)
-		col := t.Label(name)
+		whole, col := a.view.label(name), a.table.Label(name)
 		for i, row := range a.rows {
 			col[i] = whole[row]
 		}
+	}
+}
+
+// each fills a column, where the table has it, from the candidates' rows of the
+// view.
+func (a *attempt) each(c abi.Column, value func(*viewRow) float64) {
+	col := a.table.Column(c)
+	if col == nil {
+		return
+	}
+	for i, row := range a.rows {
+		col[i] = value(&a.view.rows[row])
 	}
 }
 

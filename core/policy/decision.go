@@ -47,6 +47,7 @@ type Decision struct {
 	// Abstained counts scorers that had no opinion on the whole request.
 	Abstained int
 
+	report     StageReport
 	buffers    [][]float64
 	normalised []float64
 	spare      []float64

@@ -128,9 +128,10 @@ func (p *Pipeline) call(ctx context.Context, i int, t *Table, d *Decision) ([]fl
 	if err := ctx.Err(); err != nil {
 		return nil, 0, outOfTime(ctx, st.use)
 	}
-	var r StageReport
+	r := &d.report
+	*r = StageReport{}
 	scores := d.buffer(i, t.Len())
-	verdict, err := st.scorer.Score(ctx, t, scores, &r)
+	verdict, err := st.scorer.Score(ctx, t, scores, r)
 	d.Fuel += r.Fuel
 	d.Cleaned += r.Cleaned
 	if err != nil {
@@ -188,7 +189,7 @@ func (p *Pipeline) decideByFallback(ctx context.Context, t *Table, d *Decision) 
 	d.By = ByFallback
 	clear(d.StageScores)
 	// A built-in scorer neither fails nor looks at ctx.
-	_, _ = p.fallback.Score(context.WithoutCancel(ctx), t, d.Totals, &StageReport{})
+	_, _ = p.fallback.Score(context.WithoutCancel(ctx), t, d.Totals, &d.report)
 	for i, v := range d.Totals {
 		if v != v {
 			v = -MaxScore

@@ -1,0 +1,81 @@
+package policy_test
+
+import (
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/routerd/routerd/core/policy"
+	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/plugins/abi"
+)
+
+// BenchmarkKVAware is the native default policy, table given, scores to pick.
+func BenchmarkKVAware(b *testing.B) {
+	for _, n := range []int{8, 64, 512, 1024} {
+		b.Run(fmt.Sprintf("candidates=%d", n), func(b *testing.B) {
+			rev := revision(b, use("builtin:kv-aware"), nil)
+			t := busyTable(n, rev.Columns())
+			var d policy.Decision
+			b.ReportAllocs()
+			before := cpu()
+			for b.Loop() {
+				t.Seed++
+				if err := rev.Decide(b.Context(), t, &d); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(cpu()-before)/float64(b.N)/float64(n), "cpu-ns/candidate")
+		})
+	}
+}
+
+// busyTable is a table of n ranks with uneven loads and overlaps.
+func busyTable(n int, set policy.ColumnSet) *policy.Table {
+	t := &policy.Table{}
+	t.Reset(n, set)
+	t.SetField(abi.FieldBlockSize, 16)
+	t.SetField(abi.FieldISLTokens, 2000)
+	t.SetField(abi.FieldISLBlocks, 125)
+	put := func(c abi.Column, f func(i int) float64) {
+		for i := range t.Column(c) {
+			t.Column(c)[i] = f(i)
+		}
+	}
+	for i := range t.Rows {
+		t.Rows[i] = fleet.Worker{ID: fleet.WorkerID(i + 1)}
+	}
+	put(abi.ColKVOverlapDevice, func(i int) float64 { return float64(i * 7 % 120) })
+	put(abi.ColKVOverlapHost, func(i int) float64 { return float64(i % 3) })
+	put(abi.ColLoadPrefillTokens, func(i int) float64 { return float64(i * 331 % 9000) })
+	put(abi.ColLoadPotentialPrefillTokens, func(i int) float64 { return float64(i*331%9000 + 2000) })
+	put(abi.ColLoadPotentialDecodeBlocks, func(i int) float64 { return float64(i*53%4000 + 125) })
+	put(abi.ColLoadActiveRequests, func(i int) float64 { return float64(i % 17) })
+	return t
+}
+
+func TestDecideAllocatesNothing(t *testing.T) {
+	for _, stage := range policy.Builtins() {
+		rev := revision(t, use(stage), nil)
+		table := busyTable(64, rev.Columns())
+		var d policy.Decision
+		if n := testing.AllocsPerRun(100, func() {
+			if err := rev.Decide(t.Context(), table, &d); err != nil {
+				t.Fatal(err)
+			}
+		}); n != 0 {
+			t.Errorf("%s: %v allocations a decision; want 0", stage, n)
+		}
+	}
+}
+
+// cpu is the process's processor time: on a machine that others use too, the
+// clock tells more of them than of us.
+func cpu() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
