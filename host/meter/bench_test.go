@@ -40,12 +40,12 @@ func BenchmarkGoLoop(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.Run("metered", func(b *testing.B) {
-		m := startGo(b, out)
+		m := startGo(b, out, wazero.NewRuntimeConfig())
 		benchCalls(b, m.mod, m, "rp_sum", 1000)
 	})
 	b.Run("plain work", func(b *testing.B) { benchCalls(b, plainGo(b, wasm), nil, "rp_work", 100) })
 	b.Run("metered work", func(b *testing.B) {
-		m := startGo(b, out)
+		m := startGo(b, out, wazero.NewRuntimeConfig())
 		benchCalls(b, m.mod, m, "rp_work", 100)
 	})
 }

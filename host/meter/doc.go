@@ -12,7 +12,7 @@
 // # Invariants
 //
 // No guest byte range is copied into the output but names of imports and exports and the content of data
-// segments: an engine sees only what was decoded, in its shortest form. Every index of the input is checked
+// segments (of which neighbours may be joined): an engine sees only what was decoded, in its shortest form. Every index of the input is checked
 // against the size of its space, so a guest cannot name what the rewrite adds: the global __fuel, the import
 // routerd_v1.__refuel and up to two locals per body. Decode and Rewrite never panic, whatever the bytes.
 //

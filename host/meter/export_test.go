@@ -23,3 +23,39 @@ func RoundTrip(code []byte) (first, second []byte, n int, err error) {
 	second, _, err = once(first)
 	return first, second, n, err
 }
+
+// Stats are the largest of each limited quantity in a module.
+func Stats(m *Module) map[string]int {
+	s := map[string]int{"functions": len(m.funcs), "data segments": len(m.data), "globals": len(m.globals), "types": len(m.types),
+		"imports": len(m.Imports), "exports": len(m.Exports)}
+	up := func(k string, v int) { s[k] = max(s[k], v) }
+	for _, d := range m.data {
+		s["data bytes"] += len(d.bytes)
+	}
+	for _, e := range m.elements {
+		s["element entries"] += len(e.entries)
+	}
+	for _, t := range m.types {
+		up("params", len(t.Params))
+		up("results", len(t.Results))
+	}
+	for _, t := range m.tables {
+		up("table", int(t.max))
+	}
+	w := walker{m: m}
+	for i := range m.bodies {
+		w.begin(i)
+		up("body bytes", len(m.bodies[i].code))
+		declared := 0
+		for _, g := range w.groups {
+			declared += int(g.count)
+		}
+		up("locals", declared)
+		s["locals bytes"] += declared * 8
+		for w.next() {
+			up("nesting", len(w.open)-1)
+			up("br_table", len(w.in.labels))
+		}
+	}
+	return s
+}

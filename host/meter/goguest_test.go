@@ -31,7 +31,9 @@ func goGuest(t testing.TB) []byte {
 
 func TestGoGuestFitsTheLimitsAndRunsMetered(t *testing.T) {
 	wasm := goGuest(t)
-	out, err := decode(t, wasm).Rewrite(options256)
+	module := decode(t, wasm)
+	t.Logf("largest of each: %v", meter.Stats(module))
+	out, err := module.Rewrite(options256)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +41,8 @@ func TestGoGuestFitsTheLimitsAndRunsMetered(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("%d bytes, metered %d (+%d %%)", len(wasm), len(out), 100*(len(out)-len(wasm))/len(wasm))
-	m := startGo(t, out)
+	interpreter := wazero.NewRuntimeConfigInterpreter()
+	m := startGo(t, out, interpreter)
 	res, used, err := m.call(t, 200_000_000, "rp_sum", 1000)
 	if err != nil || math.Float64frombits(res[0]) != 249750 {
 		t.Fatalf("rp_sum(1000) = %v, %v", res, err)
@@ -50,17 +53,17 @@ func TestGoGuestFitsTheLimitsAndRunsMetered(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("rp_work(100) used %d fuel, %d refuels", used, m.refuels)
-	again, _, err := startGo(t, out).call(t, 200_000_000, "rp_work", 100)
+	again, _, err := startGo(t, out, interpreter).call(t, 200_000_000, "rp_work", 100)
 	if err != nil || again[0] != work[0] {
 		t.Errorf("second instance: %v, %v; want %v", again, err, work)
 	}
 }
 
 // startGo instantiates a metered Go reactor and initialises it.
-func startGo(t testing.TB, out []byte) *machine {
+func startGo(t testing.TB, out []byte, config wazero.RuntimeConfig) *machine {
 	t.Helper()
 	m := &machine{rest: 200_000_000}
-	rt := newRuntimeWith(t, m, wazero.NewRuntimeConfig().WithMemoryLimitPages(256))
+	rt := newRuntimeWith(t, m, config.WithMemoryLimitPages(256))
 	wasi_snapshot_preview1.MustInstantiate(t.Context(), rt)
 	if err := m.start(t, rt, out); err != nil {
 		t.Fatal(err)

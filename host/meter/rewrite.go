@@ -228,19 +228,3 @@ func (e *emitter) element(out []byte, s *element) []byte {
 	}
 	return out
 }
-
-func (e *emitter) dataSection() []byte {
-	if len(e.m.data) == 0 {
-		return nil
-	}
-	out := appendU32(nil, uint32(len(e.m.data)))
-	for _, s := range e.m.data {
-		out = append(out, byte(s.mode))
-		if s.mode == modeActive {
-			out = e.constant(out, s.offset)
-		}
-		out = appendU32(out, uint32(len(s.bytes)))
-		out = append(out, s.bytes...)
-	}
-	return out
-}
