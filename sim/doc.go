@@ -37,6 +37,32 @@
 // for each token it makes. One HTTP request takes one slot: its prompts run one
 // after another, the answers of one prompt (n) step together.
 //
+// The answer's text depends on the prompt, Config.Seed, the request's seed and the
+// choice's number only. Without max_tokens it ends by itself (finish_reason
+// "stop"); ignore_eos with max_tokens gives exactly that many tokens. Each token
+// is one event of a stream and one flush. Which engine answered is told by the
+// header X-Sim-Engine and by system_fingerprint.
+//
+// # Faults
+//
+// POST /sim/faults takes one order, for example
+//
+//	{"kind":"stall","count":3}                     the next 3 generation requests get no answer
+//	{"kind":"stall","after_chunks":2}              one stream stops after 2 events
+//	{"kind":"reset","after_chunks":2}              one stream's connection is closed; 0: before any byte
+//	{"kind":"error","after_chunks":2}              one stream ends with an error event and [DONE]
+//	{"kind":"status","status":429,"headers":{"Retry-After":"3"},"body":{}}
+//	{"kind":"delay","delay":"150ms","path":"/tokenize"}
+//	{"kind":"drop_events","count":2,"rank":0}      batches take a number but are not sent
+//	{"kind":"drop_replies","mode":"holes"}         or "silent" (default), "no_end"
+//	{"kind":"reset_prefix_cache","rank":0}         at once; without rank on all
+//
+// count is 1 by default; path is both generation routes by default. GET lists the
+// orders that are not used up, DELETE forgets them and lets held requests go on.
+// POST /sim/restart does to others what a crash and a new start do. GET
+// /sim/stats counts requests and tells when clients that left were noticed; GET
+// /sim/blocks lists the hashes of the cached blocks.
+//
 // # Goroutines
 //
 // Engine.Start starts the HTTP server (a goroutine per connection), one

@@ -13,7 +13,7 @@ import (
 const (
 	// replayInterval is how often replay requests are looked for; a real engine
 	// answers within 100 to 140 ms when it is idle.
-	replayInterval = 10 * time.Millisecond
+	replayInterval = 25 * time.Millisecond
 	rebindPatience = 5 * time.Second
 	rebindPause    = 5 * time.Millisecond
 	termPatience   = 2 * time.Second
