@@ -7,5 +7,6 @@ cd "$(dirname "$0")/.."
 # The path of the built linter: with GOOS set, go tool would build the linter itself for wasip1.
 lint=$(go tool -modfile=tools/go.mod -n golangci-lint)
 
-"$lint" run "$@"
-GOOS=wasip1 GOARCH=wasm CGO_ENABLED=0 "$lint" run ./plugins/...
+# Another run on this machine is waited for.
+"$lint" run --allow-serial-runners "$@"
+GOOS=wasip1 GOARCH=wasm CGO_ENABLED=0 "$lint" run --allow-serial-runners ./plugins/...
