@@ -66,7 +66,7 @@ func (p *Partition) give(a *attempt) {
 // begin takes over a request: lengths, hashes, seed.
 func (a *attempt) begin(p *Partition, req *Request) error {
 	a.req, a.started, a.view, a.turn, a.conflicts = req, time.Now(), nil, nil, 0
-	a.policy, a.revision, a.digests = "", 0, nil
+	a.policy, a.revision, a.digests, a.rows = "", 0, nil, a.rows[:0]
 	a.number = p.core.numbers.Add(1)
 	a.ticket = a.number
 	if err := a.readPrompt(p); err != nil {

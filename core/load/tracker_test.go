@@ -1,0 +1,215 @@
+package load_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/routerd/routerd/core/load"
+	"github.com/routerd/routerd/kvcache"
+)
+
+type owner struct{ withdrawn int }
+
+func (o *owner) Withdraw() { o.withdrawn++ }
+
+// chain makes the sequence hashes of a prompt given as one letter a block.
+func chain(letters string) []kvcache.SequenceHash {
+	blocks := make([]kvcache.BlockHash, len(letters))
+	for i, c := range letters {
+		blocks[i] = kvcache.BlockHash(c)
+	}
+	return kvcache.SequenceHashes(nil, blocks)
+}
+
+func book(t *load.Tracker, s load.Slot, letters string, prefill int64) *load.Booking {
+	b := &load.Booking{}
+	t.Book(b, s, load.Demand{PrefillTokens: prefill, Blocks: chain(letters)}, &owner{})
+	return b
+}
+
+func at(t *load.Tracker, s load.Slot) load.Load {
+	l, _ := t.Load(s)
+	return l
+}
+
+func TestSharedPrefixesCountOnceARank(t *testing.T) {
+	var tr load.Tracker
+	s, other := tr.Add(), tr.Add()
+	a := book(&tr, s, "ABCDEF", 96)
+	b := book(&tr, s, "ABCXY", 80)
+	c := book(&tr, s, "ABCDEF", 96)
+	d := book(&tr, s, "AB", 32)
+	e := book(&tr, other, "ABC", 48)
+	steps := []struct {
+		release *load.Booking
+		want    load.Load
+	}{
+		{nil, load.Load{PrefillTokens: 304, DecodeBlocks: 8, ActiveRequests: 4}},
+		{a, load.Load{PrefillTokens: 208, DecodeBlocks: 8, ActiveRequests: 3}},
+		{c, load.Load{PrefillTokens: 112, DecodeBlocks: 5, ActiveRequests: 2}},
+		{b, load.Load{PrefillTokens: 32, DecodeBlocks: 2, ActiveRequests: 1}},
+		{d, load.Load{}},
+	}
+	for i, step := range steps {
+		if step.release != nil && !tr.Release(step.release) {
+			t.Fatalf("step %d: not released", i)
+		}
+		if diff := cmp.Diff(step.want, at(&tr, s)); diff != "" {
+			t.Errorf("step %d (-want +got):\n%s", i, diff)
+		}
+	}
+	if diff := cmp.Diff(load.Load{PrefillTokens: 48, DecodeBlocks: 3, ActiveRequests: 1}, at(&tr, other)); diff != "" {
+		t.Errorf("other rank (-want +got):\n%s", diff)
+	}
+	tr.Release(e)
+	out := make([]int32, tr.Len())
+	tr.Active(chain("ABCDEF"), out)
+	if diff := cmp.Diff([]int32{0, 0}, out); diff != "" {
+		t.Errorf("blocks are left (-want +got):\n%s", diff)
+	}
+}
+
+func TestActiveIsTheHeldPrefix(t *testing.T) {
+	var tr load.Tracker
+	a, b := tr.Add(), tr.Add()
+	book(&tr, a, "ABCD", 0)
+	book(&tr, b, "ABXY", 0)
+	for letters, want := range map[string][]int32{
+		"ABCDEF": {4, 2}, "AB": {2, 2}, "A": {1, 1}, "ABXYZ": {2, 4}, "Q": {0, 0}, "": {0, 0},
+	} {
+		out := make([]int32, tr.Len())
+		tr.Active(chain(letters), out)
+		if diff := cmp.Diff(want, out); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", letters, diff)
+		}
+	}
+}
+
+func TestVersionRisesOnBookingsAndEligibilityOnly(t *testing.T) {
+	var tr load.Tracker
+	s := tr.Add()
+	version := func() load.Version { _, v := tr.Load(s); return v }
+	v0 := version()
+	b := book(&tr, s, "AB", 32)
+	v1 := version()
+	tr.PrefillComplete(b)
+	tr.AddBlocks(b, 3)
+	tr.Release(b)
+	v2 := version()
+	tr.Touch(s)
+	v3 := version()
+	tr.Remove(s, nil)
+	if again := tr.Add(); again != s {
+		t.Fatalf("got slot %d; want %d again", again, s)
+	}
+	v4 := version()
+	if v1 == v0 || v2 != v1 || v3 == v2 || v4 == v3 || v4 == v0 {
+		t.Errorf("got versions %v", []load.Version{v0, v1, v2, v3, v4})
+	}
+}
+
+func TestEventsOfAnEndedBookingAreHarmless(t *testing.T) {
+	var tr load.Tracker
+	s := tr.Add()
+	b := book(&tr, s, "ABC", 48)
+	owners := tr.Remove(s, nil)
+	if len(owners) != 1 || owners[0] != b.Owner() || b.Live() || tr.Live() != 0 {
+		t.Fatalf("got %d owners, live %v", len(owners), b.Live())
+	}
+	tr.Add()
+	want := load.Load{PrefillTokens: 16, DecodeBlocks: 1, ActiveRequests: 1}
+	book(&tr, s, "A", 16)
+	if tr.PrefillComplete(b) || tr.AddBlocks(b, 1) || tr.Release(b) {
+		t.Error("an ended booking still counts")
+	}
+	if diff := cmp.Diff(want, at(&tr, s)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestPrefillCompletesOnce(t *testing.T) {
+	var tr load.Tracker
+	b := book(&tr, tr.Add(), "A", 16)
+	if !tr.PrefillComplete(b) || tr.PrefillComplete(b) {
+		t.Error("want true, then false")
+	}
+	if tr.AddBlocks(b, -1) {
+		t.Error("blocks were taken away")
+	}
+}
+
+// TestRandomBookingsEqualAPlainCount compares blocks and matches with a count
+// of distinct prefixes, over deep trees with many splits.
+func TestRandomBookingsEqualAPlainCount(t *testing.T) {
+	for seed := range uint64(300) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		var tr load.Tracker
+		slots := []load.Slot{tr.Add(), tr.Add(), tr.Add()}
+		held := map[*load.Booking]string{}
+		slotOf := map[*load.Booking]load.Slot{}
+		for step := range 60 {
+			if rng.IntN(3) > 0 {
+				letters := make([]byte, rng.IntN(12))
+				for i := range letters {
+					letters[i] = "AAAB"[rng.IntN(4)]
+				}
+				s := slots[rng.IntN(3)]
+				b := book(&tr, s, string(letters), 0)
+				held[b], slotOf[b] = string(letters), s
+			}
+			for b := range held {
+				if rng.IntN(3) == 0 {
+					tr.Release(b)
+					delete(held, b)
+				}
+				break
+			}
+			prefixes := map[string]bool{}
+			want := make([]int64, 3)
+			for b, letters := range held {
+				for i := range letters {
+					key := fmt.Sprint(slotOf[b], letters[:i+1])
+					if !prefixes[key] {
+						prefixes[key] = true
+						want[slotOf[b]]++
+					}
+				}
+			}
+			for _, s := range slots {
+				if got := at(&tr, s).DecodeBlocks; got != want[s] {
+					t.Fatalf("seed %d step %d slot %d: %d blocks; want %d", seed, step, s, got, want[s])
+				}
+			}
+		}
+	}
+}
+
+// BenchmarkBook books and releases a prompt of 512 blocks of which the first
+// half is shared with 100 others.
+func BenchmarkBook(b *testing.B) {
+	var tr load.Tracker
+	s := tr.Add()
+	blocks := make([]kvcache.BlockHash, 512)
+	hashes := func(tail kvcache.BlockHash) []kvcache.SequenceHash {
+		for i := range blocks {
+			blocks[i] = kvcache.BlockHash(i)
+			if i >= 256 {
+				blocks[i] = tail
+			}
+		}
+		return kvcache.SequenceHashes(nil, blocks)
+	}
+	for i := range 100 {
+		tr.Book(&load.Booking{}, s, load.Demand{Blocks: hashes(kvcache.BlockHash(1000 + i))}, nil)
+	}
+	mine := hashes(5000)
+	b.ReportAllocs()
+	for b.Loop() {
+		var bk load.Booking
+		tr.Book(&bk, s, load.Demand{Blocks: mine}, nil)
+		tr.Release(&bk)
+	}
+}
