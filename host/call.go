@@ -57,12 +57,12 @@ func reasons() []string {
 
 // scoreCall is one rp_score: fill, call, check. in is good for another call
 // only when fault is nil.
-func (in *instance) scoreCall(f *filler, t *policy.Table, budget uint64, deadline time.Time) (code abi.GuestCode, used uint64, fault *policy.Fault) {
+func (in *instance) scoreCall(f *filler, t *policy.Table, budget uint64, limit time.Duration) (code abi.GuestCode, used uint64, fault *policy.Fault) {
 	if !in.view() {
 		return 0, 0, &policy.Fault{Code: string(abi.ETrap), Reason: reasonMemoryGone, Detail: "the frame is outside the memory", Counts: true}
 	}
 	f.fill(in, t)
-	in.begin(budget, deadline)
+	in.begin(budget, limit)
 	in.stack[0] = uint64(in.frame)
 	err := in.score.CallWithStack(in.carrier, in.stack[:])
 	used = in.used()

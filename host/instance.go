@@ -41,7 +41,8 @@ type instance struct {
 
 	rest     uint64    // fuel that may still be granted in this call
 	granted  uint64    // fuel granted in this call so far
-	deadline time.Time // of this call; zero for none
+	limit    time.Duration // wall clock of this call; 0 for none
+	deadline time.Time     // set at the end of the first slice
 
 	clock  uint64 // virtual, ns
 	random uint64 // position in the random sequence
@@ -227,18 +228,34 @@ func (in *instance) refuel() {
 	if !ok {
 		panic(errFuel)
 	}
-	if !in.deadline.IsZero() && time.Now().After(in.deadline) {
-		panic(errDeadline)
-	}
+	in.lookAtClock()
 	in.rest -= grant
 	in.granted += grant
 	in.fuel.Set(uint64(left + int64(grant)))
 }
 
-// begin starts a call's account: budget fuel, until deadline.
-func (in *instance) begin(budget uint64, deadline time.Time) {
+// lookAtClock ends a call that is past its deadline. Its time runs from the end
+// of the first slice, so that the many calls that need no second one never read
+// the clock; a slice takes less than a millisecond.
+func (in *instance) lookAtClock() {
+	if in.limit == 0 {
+		return
+	}
+	now := time.Now()
+	if in.deadline.IsZero() {
+		in.deadline = now.Add(in.limit)
+		return
+	}
+	if now.After(in.deadline) {
+		panic(errDeadline)
+	}
+}
+
+// begin starts a call's account: budget fuel, and limit on the wall clock.
+func (in *instance) begin(budget uint64, limit time.Duration) {
 	first := min(budget, abi.FuelSlice)
-	in.rest, in.granted, in.deadline = budget-first, first, deadline
+	in.rest, in.granted = budget-first, first
+	in.limit, in.deadline = limit, time.Time{}
 	in.fuel.Set(first)
 	in.clock, in.random = 0, 0
 }
@@ -304,7 +321,7 @@ func (in *instance) guestError(export string, code abi.GuestCode) string {
 	if code >= 0 || in.lastEr == nil {
 		return text
 	}
-	in.begin(abi.FuelLastError, in.deadline)
+	in.begin(abi.FuelLastError, in.limit)
 	var stack [1]uint64
 	if err := in.lastEr.CallWithStack(in.carrier, stack[:]); err != nil {
 		return text + "; rp_last_error: " + in.trapText(err)

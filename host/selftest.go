@@ -1,10 +1,11 @@
 package host
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/plugins/abi"
@@ -82,7 +83,7 @@ func (r *Runtime) testFrame(m *module, f *filler, on []*instance, t *policy.Tabl
 	var firstCode abi.GuestCode
 	var most uint64
 	for i, in := range slices.Concat(on, on) {
-		code, used, fault := in.scoreCall(f, t, budget, time.Time{})
+		code, used, fault := in.scoreCall(f, t, budget, 0)
 		most = max(most, used)
 		if fault != nil {
 			return most, r.testFault(m, where, fault, t.Len(), budget)
@@ -206,4 +207,25 @@ func (g *generator) value(round, unit string) float64 {
 		return float64(x % 16)
 	}
 	return float64(x % 2_048)
+}
+
+// Measure runs the self-test's frames over a module and returns the fuel that
+// they used. The module is treated as trusted if the Runtime's compiler is
+// InProcess.
+func (r *Runtime) Measure(ctx context.Context, wasm []byte, config json.RawMessage) (Measure, error) {
+	m, err := r.load(ctx, wasm, Digest(wasm))
+	if err != nil {
+		return Measure{}, err
+	}
+	defer m.compiled.Close(ctx)
+	c, err := m.configure(config)
+	if err != nil {
+		return Measure{}, err
+	}
+	in, err := r.newInstance(m, c, &guestLog{mute: true})
+	if err != nil {
+		return Measure{}, err
+	}
+	defer in.close()
+	return r.selfTest(m, c, []*instance{in})
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/plugins/abi"
@@ -110,7 +109,7 @@ func (s *stage) Score(ctx context.Context, t *policy.Table, scores []float64, r 
 		return 0, s.poolFault(ctx, err)
 	}
 	s.metrics.calls.Inc()
-	code, used, fault := in.scoreCall(s.pool.filler, t, s.rt.budget(m.manifest, t.Len()), time.Now().Add(s.rt.cfg.CallDeadline))
+	code, used, fault := in.scoreCall(s.pool.filler, t, s.rt.budget(m.manifest, t.Len()), s.rt.cfg.CallDeadline)
 	r.Fuel = used
 	s.metrics.fuel.Add(float64(used))
 	if fault == nil && code == abi.GuestOK {

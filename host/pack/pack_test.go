@@ -1,0 +1,70 @@
+package pack_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/routerd/routerd/host"
+	"github.com/routerd/routerd/host/pack"
+	"github.com/routerd/routerd/host/wasmtest"
+	"github.com/routerd/routerd/plugins/abi"
+)
+
+const manifest = `{"abi":"routerd.policy/v1","name":"packed","version":"1.0.0","kinds":["scorer"],
+ "columns":[{"name":"load.active_requests"}],"limits":{"memory_pages":8,"max_rows":200,"fuel_base":1}}`
+
+func TestPackedModuleLoadsWithTheMeasuredLimits(t *testing.T) {
+	plain := wasmtest.Guest{Manifest: "-"}.Bytes()
+	wasm, report, err := pack.Pack(context.Background(), plain, []byte(manifest), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := host.Inspect(wasm)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := abi.Limits{MemoryPages: 8, MaxRows: 200, FuelBase: report.FuelBase, FuelPerRow: report.FuelPerRow}
+	if info.Manifest.Limits != want || info.Digest != report.Digest || info.Size != report.Size {
+		t.Errorf("got %+v and %+v, want limits %+v", info, report, want)
+	}
+	for i, rows := range report.Measured.Rows {
+		budget := abi.CallBudget(report.FuelBase, report.FuelPerRow, abi.DefaultFuelCap, rows)
+		if used := report.Measured.Fuel[i]; budget < 2*used || used == 0 {
+			t.Errorf("%d rows: budget %d for %d measured, want twice", rows, budget, used)
+		}
+	}
+	rt, err := host.New(host.DefaultConfig(), slog.New(slog.DiscardHandler), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close()
+	s, err := rt.Stage(context.Background(), "module:packed", wasm, report.Digest, nil)
+	if err != nil {
+		t.Fatalf("the packed module does not load: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	again, _, err := pack.Pack(context.Background(), wasm, []byte(manifest), nil)
+	if err != nil || host.Digest(again) != report.Digest {
+		t.Errorf("packing the packed module again: got %s (%v), want the same bytes", host.Digest(again), err)
+	}
+}
+
+func TestPackNamesWhatIsWrong(t *testing.T) {
+	var me *abi.ManifestError
+	if _, _, err := pack.Pack(context.Background(), wasmtest.Guest{Manifest: "-"}.Bytes(), []byte(`{"abi":"x"}`), nil); !errors.As(err, &me) {
+		t.Errorf("bad manifest: got %v", err)
+	}
+	var le *host.LoadError
+	trap := wasmtest.Guest{Manifest: "-", Score: wasmtest.Op(wasmtest.Unreachable)}.Bytes()
+	if _, _, err := pack.Pack(context.Background(), trap, []byte(manifest), nil); !errors.As(err, &le) || le.Step != host.StepSelfTest {
+		t.Errorf("module that traps: got %v", err)
+	}
+	if _, _, err := pack.Pack(context.Background(), []byte("no module"), []byte(manifest), nil); err == nil || !strings.Contains(err.Error(), "header") {
+		t.Errorf("no module: got %v", err)
+	}
+}
