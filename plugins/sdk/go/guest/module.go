@@ -28,19 +28,20 @@ const maxAlloc = 256 << 20
 // instance is the one plugin of this module: exports are plain functions, so
 // what they work on has to be a package variable.
 var instance struct {
-	module    Module
-	view      frame.View
-	blocks    [][]byte // what the host asked for, kept for the instance's life
-	absent    []float64
-	lastError []byte
+	registered bool
+	module     Module
+	view       frame.View
+	blocks     [][]byte // what the host asked for, kept for the instance's life
+	absent     []float64
+	lastError  []byte
 }
 
 // Register declares the plugin. Call it from package initialisation, once.
 func Register(m Module) {
-	if instance.module.Columns != nil || instance.module.Fields != nil {
+	if instance.registered {
 		panic("guest: a module is one plugin, and one is registered already")
 	}
-	instance.module = m
+	instance.module, instance.registered = m, true
 }
 
 func leastMinor() int32 {

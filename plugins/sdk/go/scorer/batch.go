@@ -10,6 +10,10 @@ import "github.com/routerd/routerd/plugins/sdk/go/frame"
 // arithmetic of a row.
 type Batch struct{ v *frame.View }
 
+// NewBatch is a batch over a frame that is bound. The SDK and scorertest call
+// it; a plugin is handed its batch.
+func NewBatch(v *frame.View) *Batch { return &Batch{v} }
+
 // Flags tell how the request stands.
 type Flags = frame.Flags
 
