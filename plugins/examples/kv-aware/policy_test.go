@@ -1,0 +1,153 @@
+package main
+
+import (
+	"math"
+	"math/rand/v2"
+	"os"
+	"testing"
+
+	"github.com/routerd/routerd/plugins/sdk/go/scorertest"
+)
+
+// defaults are the config's defaults with a block size and a prompt.
+func defaults() map[string]float64 {
+	return map[string]float64{
+		"isl_blocks": 10, "block_size": 16,
+		"config.prefill_load_scale": 1, "config.overlap_credit": 1, "config.credit_decay": 0,
+		"config.active_request_weight": 0, "config.host_weight": 0.75, "config.disk_weight": 0.25,
+		"config.shared_weight": 0.5,
+	}
+}
+
+// row is one candidate: device, host, disk, shared blocks, prefill tokens,
+// potential prefill tokens, potential decode blocks, active requests,
+// preference.
+type row [9]float64
+
+func batch(fields map[string]float64, rows ...row) scorertest.Batch {
+	b := scorertest.Batch{Columns: map[string][]float64{}, Fields: fields}
+	for i, name := range columns() {
+		for _, r := range rows {
+			b.Columns[name] = append(b.Columns[name], r[i])
+		}
+	}
+	return b
+}
+
+func idle(device float64) row { return row{device, 0, 0, 0, 0, 160, 10, 0, 1} }
+
+func TestPluginIsWhatItsManifestSays(t *testing.T) {
+	manifest, err := os.ReadFile("manifest.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := scorertest.Check(t, plugin(), manifest, batch(defaults(), idle(0), idle(1)))
+	if m.Limits.MaxRows < 1024 || len(m.ConfigSchema) == 0 {
+		t.Errorf("got %+v", m)
+	}
+}
+
+func TestScoreByHand(t *testing.T) {
+	with := func(field string, v float64) map[string]float64 {
+		f := defaults()
+		f[field] = v
+		return f
+	}
+	for _, c := range []struct {
+		name   string
+		fields map[string]float64
+		row    row
+		want   float64
+	}{
+		{"nothing cached", defaults(), idle(0), -(10 + 10)},
+		{"all cached", defaults(), idle(10), -10},
+		{"more cached than prefill", defaults(), idle(99), -10},
+		{"tiers", defaults(), row{2, 4, 4, 2, 0, 160, 10, 0, 1}, -(10 - 2 - 3 - 1 - 1 + 10)},
+		{"active requests cost nothing by default", defaults(), row{0, 0, 0, 0, 0, 160, 10, 7, 1}, -20},
+		{"active requests with a weight", with("config.active_request_weight", 2), row{0, 0, 0, 0, 0, 160, 10, 7, 1}, -34},
+		{"prefill scale 0", with("config.prefill_load_scale", 0), idle(0), -10},
+		{"credit 0 ignores the cache", with("config.overlap_credit", 0), idle(10), -20},
+		{"preference", defaults(), row{0, 0, 0, 0, 0, 160, 10, 0, 0.5}, -10},
+		{"decay of the least loaded is 1", with("config.credit_decay", 3), idle(4), -16},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := scorertest.Run(plugin(), batch(c.fields, c.row))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got[0] != c.want {
+				t.Errorf("score %v, want %v", got[0], c.want)
+			}
+		})
+	}
+}
+
+func TestDecayShrinksTheCreditOfTheBusier(t *testing.T) {
+	f := defaults()
+	f["config.credit_decay"] = 2
+	// The second has 80 tokens, 5 blocks, more than the least loaded: its decay
+	// is 1 / (1 + 2 × 5/10).
+	got, err := scorertest.Run(plugin(), batch(f, idle(0), row{4, 0, 0, 0, 80, 240, 10, 0, 1}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := -(15.0 - 2 + 10); got[1] != want {
+		t.Errorf("score %v, want %v", got[1], want)
+	}
+}
+
+// written is the formula in the order that README.md states, one row at a time.
+func written(f map[string]float64, r row, least float64) float64 {
+	greater := func(a, b float64) float64 {
+		if a > b {
+			return a
+		}
+		return b
+	}
+	s, c, k := f["config.prefill_load_scale"], f["config.overlap_credit"], f["config.credit_decay"]
+	w, h, d, m := f["config.active_request_weight"], f["config.host_weight"], f["config.disk_weight"], f["config.shared_weight"]
+	block := f["block_size"]
+	decay := 1.0
+	if k != 0 {
+		excess := greater(r[4]-least, 0) / block
+		decay = 1 / (1 + float64(k*(excess/greater(f["isl_blocks"], 1))))
+	}
+	credit := float64(float64(c*decay)*r[0]) + float64(h*r[1])
+	credit += float64(d * r[2])
+	credit += float64(m * r[3])
+	pre := greater(r[5]/block-credit, 0)
+	cost := float64(s*pre) + r[6]
+	cost += float64(w * r[7])
+	return -float64(cost * r[8])
+}
+
+func TestScoreHasTheBitsOfTheWrittenFormula(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	number := func() float64 { return float64(rng.IntN(1<<20)) / 7 }
+	for round := range 200 {
+		f := defaults()
+		for name := range f {
+			f[name] = float64(1+rng.IntN(40)) / 13
+		}
+		if round%2 == 0 {
+			f["config.credit_decay"] = 0
+		}
+		rows := make([]row, 1+rng.IntN(70))
+		least := math.Inf(1)
+		for i := range rows {
+			for j := range rows[i] {
+				rows[i][j] = number()
+			}
+			least = min(least, rows[i][4])
+		}
+		got, err := scorertest.Run(plugin(), batch(f, rows...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, r := range rows {
+			if want := written(f, r, least); math.Float64bits(got[i]) != math.Float64bits(want) {
+				t.Fatalf("round %d row %d: %v, want %v", round, i, got[i], want)
+			}
+		}
+	}
+}
