@@ -55,15 +55,6 @@ func TestI4_ReadersSeeNoLessThanWhatAWorkerHoldsThroughout(t *testing.T) {
 	readers.Wait()
 }
 
-func TestFindAllocatesNothing(t *testing.T) {
-	x, blocks, workers := loaded(64, 64)
-	out := make([]kvcache.Overlap, len(workers))
-	x.Find(blocks, workers, out)
-	if got := testing.AllocsPerRun(50, func() { x.Find(blocks, workers, out) }); got >= 1 {
-		t.Errorf("%v allocations a find, want 0", got)
-	}
-}
-
 // loaded returns an index in which 64 workers hold a prompt of depth blocks.
 func loaded(workers, depth int) (*exact.Index, []kvcache.BlockHash, []fleet.Worker) {
 	x := exact.New(size)

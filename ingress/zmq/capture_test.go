@@ -291,6 +291,10 @@ func TestZ4_ListenersCostNoThreadsAndLeaveNothing(t *testing.T) {
 			in.Unregister(fleet.Worker{ID: i})
 		}
 	}
+	t.Logf("before: %d files, %d threads, %d goroutines", wasFiles, wasThreads, wasRoutines)
+	defer func() {
+		t.Logf("after: %d files, %d threads, %d goroutines", files(), threads(t), runtime.NumGoroutine())
+	}()
 	until(t, "descriptors, threads and goroutines are back", func() bool {
 		return files() <= wasFiles+10 && threads(t) <= wasThreads+10 && runtime.NumGoroutine() <= wasRoutines+10
 	})

@@ -70,7 +70,8 @@ func New(cfg Config, log *slog.Logger, reg prometheus.Registerer) (*DirectIngres
 	return d, nil
 }
 
-// Run listens until ctx ends and returns nil then, with all sockets closed. It can be called once.
+// Run listens until ctx ends and returns nil then, with all sockets closed; an error means that ZeroMQ failed. It can be
+// called once.
 func (d *DirectIngress) Run(ctx context.Context) error {
 	d.mu.Lock()
 	again := d.ran
@@ -86,24 +87,31 @@ func (d *DirectIngress) Run(ctx context.Context) error {
 	if err := zctx.SetMaxSockets(maxSockets); err != nil {
 		return errors.Join(fmt.Errorf("run ZeroMQ ingress: set the number of sockets: %w", err), zctx.Term())
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
+	inner, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	var owners sync.WaitGroup
-	var failed error
 	for i, o := range d.owners {
-		if failed = o.open(zctx, i); failed != nil {
-			cancel(failed)
+		if err := o.open(zctx, i); err != nil {
+			cancel(fmt.Errorf("run ZeroMQ ingress: %w", err))
 			break
 		}
 	}
 	for _, o := range d.owners {
-		owners.Go(func() { o.run(ctx) })
+		owners.Go(func() {
+			if err := o.run(inner); err != nil {
+				cancel(fmt.Errorf("run ZeroMQ ingress: %w", err))
+			}
+		})
 	}
-	<-ctx.Done()
+	<-inner.Done()
 	for _, o := range d.owners {
 		o.push(func() {})
 	}
 	owners.Wait()
-	cancel(nil)
+	var failed error
+	if ctx.Err() == nil {
+		failed = context.Cause(inner)
+	}
 	return errors.Join(failed, terminate(zctx))
 }
 

@@ -91,6 +91,9 @@ func (l *listener) openMonitor(address string) (err error) {
 		return err
 	}
 	l.owner.watch(l.monitor, l)
+	if err := l.monitor.SetRcvhwm(0); err != nil { // see closeLive
+		return err
+	}
 	return l.monitor.Connect(address)
 }
 
@@ -115,10 +118,8 @@ func (l *listener) prepare(s *zmq4.Socket) error {
 
 // close ends the listener: nothing is applied any more.
 func (l *listener) close() {
-	for _, s := range []*zmq4.Socket{l.dealer, l.sub, l.monitor} {
-		l.owner.unwatch(s)
-	}
-	l.dealer, l.sub, l.monitor = nil, nil, nil
+	l.EndAsk()
+	l.closeLive()
 	if l.shown {
 		l.ingress.metrics.streams[l.told.State].Dec()
 	}
@@ -126,11 +127,19 @@ func (l *listener) close() {
 
 // refuse closes what open could not finish and shows why.
 func (l *listener) refuse(err error) {
-	for _, s := range []*zmq4.Socket{l.sub, l.monitor} {
-		l.owner.unwatch(s)
-	}
-	l.sub, l.monitor = nil, nil
+	l.closeLive()
 	l.refused = err.Error()
+}
+
+// closeLive closes the live socket and its monitor. Monitoring ends first: ZeroMQ's I/O thread waits, for ever and for
+// all sockets, when it has an event to tell and nobody reads the monitor any more.
+func (l *listener) closeLive() {
+	if l.sub != nil {
+		_ = l.sub.Monitor("", 0) // it cannot fail on an open socket
+	}
+	l.owner.unwatch(l.sub)
+	l.owner.unwatch(l.monitor)
+	l.sub, l.monitor = nil, nil
 }
 
 // serve handles what one of the listener's sockets received.

@@ -76,10 +76,10 @@ func (o *owner) push(f func()) bool {
 }
 
 // run serves the owner's sockets until ctx ends, then closes them.
-func (o *owner) run(ctx context.Context) {
+func (o *owner) run(ctx context.Context) error {
 	defer o.close()
 	if o.poller == nil {
-		return
+		return nil
 	}
 	o.serving = true
 	for l := range o.listeners {
@@ -88,7 +88,7 @@ func (o *owner) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		polled, err := o.poller.Poll(o.timeout(time.Now()))
 		if err != nil && zmq4.AsErrno(err) != zmq4.Errno(syscall.EINTR) {
-			return
+			return fmt.Errorf("poll sockets: %w", err)
 		}
 		for _, p := range polled {
 			if p.Socket == o.wake {
@@ -105,6 +105,7 @@ func (o *owner) run(ctx context.Context) {
 			}
 		}
 	}
+	return nil
 }
 
 // timeout returns how long to poll: until the next listener has something to do, for ever when none has.
