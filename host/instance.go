@@ -39,8 +39,8 @@ type instance struct {
 	// functions, which find it there.
 	carrier context.Context
 
-	rest     uint64    // fuel that may still be granted in this call
-	granted  uint64    // fuel granted in this call so far
+	rest     uint64        // fuel that may still be granted in this call
+	granted  uint64        // fuel granted in this call so far
 	limit    time.Duration // wall clock of this call; 0 for none
 	deadline time.Time     // set at the end of the first slice
 

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -28,6 +29,7 @@ func TestMain(m *testing.M) {
 func newRuntime(t testing.TB, change ...func(*host.Config)) *host.Runtime {
 	t.Helper()
 	cfg := host.DefaultConfig()
+	cfg.CallDeadline = 5 * time.Second // a crowded machine misses 10 ms
 	for _, c := range change {
 		c(&cfg)
 	}
