@@ -63,10 +63,13 @@ type SelectionCore struct {
 	prepared  map[fleet.PartitionKey]*Partition
 }
 
-// New makes a core without workers. cfg must be valid.
+// New makes a core without workers. cfg must be valid; a nil log discards.
 func New(cfg Config, host SelectionHost, policies SelectionPolicySource, index KvIndexSource, log *slog.Logger) *SelectionCore {
 	if host.Telemetry == nil {
 		host.Telemetry = noTelemetry{}
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
 	}
 	c := &SelectionCore{
 		cfg: cfg, host: host, policies: policies, index: index, log: log,

@@ -115,6 +115,7 @@ func (c *SelectionCore) build(key fleet.PartitionKey, blockSize int) (*Partition
 	if err != nil {
 		return nil, fmt.Errorf("open index for %s: %w", key, err)
 	}
+	c.log.Info("partition built", "partition", key.String(), "block_size", blockSize)
 	return newPartition(c, key, blockSize, handle, index), nil
 }
 

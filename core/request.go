@@ -111,8 +111,12 @@ type Pin struct {
 // check refuses what no partition could answer.
 func (r *Request) check() error {
 	for _, f := range []struct{ field, value string }{
-		{"selection_id", r.SelectionID}, {"class", r.Class}, {"session", r.Session},
-		{"parent_session", r.ParentSession}, {"tenant", r.Tenant}, {"request_id", r.RequestID},
+		{"selection_id", r.SelectionID},
+		{"class", r.Class},
+		{"session", r.Session},
+		{"parent_session", r.ParentSession},
+		{"tenant", r.Tenant},
+		{"request_id", r.RequestID},
 	} {
 		if len(f.value) > MaxIDBytes {
 			return invalid(&fleet.FieldError{Field: f.field, Value: f.value, Allowed: "at most 256 bytes"})

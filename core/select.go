@@ -189,6 +189,7 @@ func (p *Partition) report(a *attempt, sel *Selection, err error) {
 		e.Fuel = a.decision.Fuel
 		if f := a.decision.Fault; f != nil {
 			e.FaultReason, e.FaultCode = f.Reason, f.Code
+			p.logFault(a, f)
 		}
 	}
 	if err == nil {
@@ -198,6 +199,17 @@ func (p *Partition) report(a *attempt, sel *Selection, err error) {
 		e.Code = ce.Code
 	}
 	p.core.host.Telemetry.Decided(&e)
+}
+
+// logFault tells the operator once that a revision has tripped, and everything
+// else to whoever debugs. The stage's own words stay in the decision record.
+func (p *Partition) logFault(a *attempt, f *policy.Fault) {
+	log := p.core.log.With("partition", p.key.String(), "policy", a.policy, "revision", a.revision, "plugin", f.Stage, "reason", f.Reason)
+	if a.decision.Tripped {
+		log.Warn("policy tripped: its fallback decides from now on")
+		return
+	}
+	log.Debug("policy faulted")
 }
 
 // decisionID is unique within the process and tells the request's id, if it has

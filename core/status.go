@@ -48,23 +48,25 @@ func (v *PartitionView) Key() fleet.PartitionKey {
 // (worker, rank), as of one moment of the catalog. The caller owns the result.
 func (c *SelectionCore) Partitions() []PartitionView {
 	c.members.Lock()
-	defer c.members.Unlock()
 	parts := c.directory.Load().partitions
 	out := make([]PartitionView, 0, len(parts))
 	for _, p := range parts {
 		out = append(out, p.status())
 	}
+	c.members.Unlock()
+	for i := range out {
+		// Outside the lock: to let go of a revision may close it.
+		rev := parts[out[i].Key()].handle.Acquire()
+		out[i].Policy = PolicyRef{rev.Name(), rev.Number()}
+		rev.Release()
+	}
 	slices.SortFunc(out, func(a, b PartitionView) int { return compareKeys(a.Key(), b.Key()) })
 	return out
 }
 
+// status is the view of one partition but its policy.
 func (p *Partition) status() PartitionView {
-	rev := p.handle.Acquire()
-	defer rev.Release()
-	out := PartitionView{
-		Model: p.key.Model, Group: p.key.Group, BlockSize: p.blockSize,
-		Policy: PolicyRef{rev.Name(), rev.Number()}, Ranks: []RankView{},
-	}
+	out := PartitionView{Model: p.key.Model, Group: p.key.Group, BlockSize: p.blockSize, Ranks: []RankView{}}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, r := range p.view.Load().rows {

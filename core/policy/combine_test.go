@@ -37,7 +37,8 @@ func TestCombine(t *testing.T) {
 		"clamped": {scores(1e308, -1e308, 0), scores(1e308, 0, 0), func(_, _ *policy.ScorerSpec) {}, []float64{1e300, -1e300, 0}, 0, policy.ByPolicy},
 		"no opinion is the median": {
 			scores(math.NaN(), 1, 2), scores(0, 0, 0), func(_, _ *policy.ScorerSpec) {},
-			[]float64{1.5, 1, 2}, 2, policy.ByPolicy,
+			[]float64{1.5, 1, 2},
+			2, policy.ByPolicy,
 		},
 		"abstain drops the term": {abstains, scores(0, 1, 0), func(_, _ *policy.ScorerSpec) {}, []float64{0, 1, 0}, 1, policy.ByPolicy},
 		"skip drops the term":    {faulty(trap), scores(0, 1, 0), func(a, _ *policy.ScorerSpec) { a.OnError = "skip" }, []float64{0, 1, 0}, 1, policy.ByPolicy},

@@ -40,6 +40,8 @@ type Decision struct {
 	Tie         Tie
 	// Fault is the first fault; nil when there was none.
 	Fault *Fault
+	// Tripped tells that this very call made the guard trip the revision.
+	Tripped bool
 	// Fuel is the sum over the stages.
 	Fuel uint64
 	// Cleaned counts scores that were no opinion and became the median.
@@ -56,7 +58,7 @@ type Decision struct {
 
 func (d *Decision) reset(rows, stages int) {
 	d.Row, d.By, d.Tie, d.Fault = 0, ByPolicy, Tie{}, nil
-	d.Fuel, d.Cleaned, d.Abstained = 0, 0, 0
+	d.Fuel, d.Cleaned, d.Abstained, d.Tripped = 0, 0, 0, false
 	d.Totals = slices.Grow(d.Totals[:0], rows)[:rows]
 	clear(d.Totals)
 	d.normalised = slices.Grow(d.normalised[:0], rows)[:rows]

@@ -77,12 +77,6 @@ func (g *guard) overRate(now time.Time) bool {
 	return faults >= tripFaults && calls >= tripCalls && float64(faults) > tripShare*float64(calls)
 }
 
-func (g *guard) isTripped() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.tripped
-}
-
 func (g *guard) reset() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

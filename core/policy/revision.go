@@ -143,7 +143,7 @@ func (r *Revision) Decide(ctx context.Context, t *Table, d *Decision) error {
 	if err != nil && !failed {
 		return err
 	}
-	if r.guard.note(time.Now(), d.Fault, r.guardOff) {
+	if d.Tripped = r.guard.note(time.Now(), d.Fault, r.guardOff); d.Tripped {
 		r.tripped.Store(true)
 	}
 	if failed && failure.onError == "fail" {
