@@ -50,7 +50,7 @@ func TestD1_CancelEndsTheCallInEveryPhase(t *testing.T) {
 			})
 			body := "{}"
 			if phase == upstream.PhaseWrite {
-				body = string(make([]byte, 32<<20))
+				body = string(make([]byte, large))
 				t.Cleanup(func() { close(closed) })
 			}
 			c := newClient(t, nil)
@@ -80,6 +80,24 @@ func TestD1_CancelEndsTheCallInEveryPhase(t *testing.T) {
 				t.Errorf("%+v", s)
 			}
 		})
+	}
+}
+
+func TestCancelBetweenTheLastByteAndCloseKeepsNoConnection(t *testing.T) {
+	w := answer(t, ok2)
+	c := newClient(t, nil)
+	var call upstream.Call
+	b, err := c.Do(&call, w.ep, post("{}"), new(fasthttp.ResponseHeader))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, b); err != nil {
+		t.Fatal(err)
+	}
+	call.Cancel()
+	b.Close()
+	if s := c.Stats(); s.Open != 0 || s.Idle != 0 {
+		t.Errorf("%+v", s)
 	}
 }
 

@@ -10,6 +10,9 @@ import (
 	"github.com/routerd/routerd/upstream"
 )
 
+// large is more than the sockets' buffers take.
+const large = 16 << 20
+
 func TestE5_RefusedConnectionFailsAtOnceInTheDialPhase(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -66,11 +69,11 @@ func TestPauseInTheBodyTimesOutAndProgressDoesNot(t *testing.T) {
 		p.say(sse + "Transfer-Encoding: chunked\r\n\r\n")
 		for range 8 {
 			p.say(chunk("data: 1\n\n"))
-			<-time.After(50 * time.Millisecond)
+			<-time.After(100 * time.Millisecond)
 		}
 		p.waitClosed()
 	})
-	c := newClient(t, func(c *upstream.Config) { c.IdleReadTimeout = 250 * time.Millisecond })
+	c := newClient(t, func(c *upstream.Config) { c.IdleReadTimeout = 600 * time.Millisecond })
 	_, body, err := fetch(c, w.ep, post("{}"))
 	if e := failed(t, err); e.Phase != upstream.PhaseBody || !e.Timeout || e.Retryable() {
 		t.Errorf("%+v", e)
@@ -85,7 +88,7 @@ func TestWorkerThatStopsReadingTimesOutInTheWritePhase(t *testing.T) {
 	w := serve(t, func(*peer) { <-done })
 	t.Cleanup(func() { close(done) })
 	c := newClient(t, func(c *upstream.Config) { c.WriteTimeout = 150 * time.Millisecond })
-	_, _, err := fetch(c, w.ep, post(string(make([]byte, 32<<20))))
+	_, _, err := fetch(c, w.ep, post(string(make([]byte, large))))
 	if e := failed(t, err); e.Phase != upstream.PhaseWrite || !e.Timeout || !e.Retryable() {
 		t.Errorf("%+v", e)
 	}
@@ -133,22 +136,24 @@ func TestResetInsideTheBodyIsAnError(t *testing.T) {
 }
 
 func TestEarlyAnswerToALargeBodyIsRead(t *testing.T) {
-	const refusal = "HTTP/1.1 413 Too Large\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}"
-	for name, then := range map[string]func(*peer){
-		"and closes":            func(*peer) {},
-		"and resets":            (*peer).reset,
-		"and reads no more":     func(p *peer) { p.br.Peek(p.br.Size()); <-time.After(700 * time.Millisecond) },
-		"and shuts its sending": func(p *peer) { p.Conn.(*net.TCPConn).CloseWrite(); <-time.After(700 * time.Millisecond) },
+	const refusal = "HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\n{}"
+	for name, then := range map[string]func(*peer, chan struct{}){
+		"and closes":            func(*peer, chan struct{}) {},
+		"and resets":            func(p *peer, _ chan struct{}) { p.reset() },
+		"and reads no more":     func(_ *peer, done chan struct{}) { <-done },
+		"and shuts its sending": func(p *peer, done chan struct{}) { p.Conn.(*net.TCPConn).CloseWrite(); <-done },
 	} {
 		t.Run(name, func(t *testing.T) {
+			done := make(chan struct{})
 			w := serve(t, func(p *peer) {
 				p.Read(make([]byte, 1024))
 				p.say(refusal)
 				<-time.After(50 * time.Millisecond) // the answer is there before the reset
-				then(p)
+				then(p, done)
 			})
-			c := newClient(t, nil)
-			status, body, err := fetch(c, w.ep, post(string(make([]byte, 32<<20))))
+			t.Cleanup(func() { close(done) })
+			c := newClient(t, func(c *upstream.Config) { c.WriteTimeout = 2 * time.Second })
+			status, body, err := fetch(c, w.ep, post(string(make([]byte, large))))
 			if err != nil || status != 413 || body != "{}" {
 				t.Errorf("%d %q, %v; want 413", status, body, err)
 			}
@@ -162,11 +167,11 @@ func TestEarlyAnswerToALargeBodyIsRead(t *testing.T) {
 func TestLargeBodyToASlowReaderArrives(t *testing.T) {
 	w := serve(t, func(p *peer) {
 		<-time.After(350 * time.Millisecond) // longer than the slices of a write
-		if _, body, ok := p.request(); ok && len(body) == 32<<20 {
+		if _, body, ok := p.request(); ok && len(body) == large {
 			p.say("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 		}
 	})
-	status, body, err := fetch(newClient(t, nil), w.ep, post(string(make([]byte, 32<<20))))
+	status, body, err := fetch(newClient(t, nil), w.ep, post(string(make([]byte, large))))
 	if err != nil || status != 200 || body != "ok" {
 		t.Errorf("%d %q, %v", status, body, err)
 	}

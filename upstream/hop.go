@@ -47,7 +47,6 @@ type fields interface {
 	PeekKeys() [][]byte
 	Del(key string)
 	AddBytesKV(key, value []byte)
-	ResetConnectionClose()
 }
 
 // hopByHop holds what is always removed; at most 64 names.
@@ -59,7 +58,6 @@ var hopByHop = [...]string{
 
 // strip removes the hop-by-hop fields, those that Connection names, and drop.
 func strip(h fields, drop []string) {
-	h.ResetConnectionClose() // else PeekAll may tell of close alone
 	for _, line := range h.PeekAll(fasthttp.HeaderConnection) {
 		drop = appendTokens(drop, line)
 	}
