@@ -198,8 +198,9 @@ func TestWeBindWhenTheEngineConnects(t *testing.T) {
 	must(t, err)
 	endpoint = strings.TrimRight(endpoint, "\x00")
 	must(t, probe.Close())
-	must(t, p.pub.Connect(endpoint))
 	must(t, in.Register(zmq.Source{Worker: w1, Endpoint: endpoint, Bind: true, Sink: s}))
+	until(t, "it is bound", func() bool { return status(t, in).Reason == "" })
+	must(t, p.pub.Connect(endpoint))
 	p.joined()
 	p.send(0, payload(store(-1, 10)))
 	if st := untilSeq(t, in, 0); !st.Trusted || overlap(t, s, w1, 10) != 1 {
@@ -211,7 +212,9 @@ func TestAnEndpointThatIsTakenIsShown(t *testing.T) {
 	p, s, in := newPublisher(t, false), newSink(), start(t, quick())
 	must(t, in.Register(zmq.Source{Worker: w1, Endpoint: p.endpoint, Bind: true, Sink: s}))
 	until(t, "the reason is shown", func() bool { return strings.Contains(status(t, in).Reason, "bind") })
-	in.Unregister(w1)
+	must(t, p.pub.Close())
+	until(t, "it is bound once the port is free", func() bool { return status(t, in).Reason == "" })
+	p.pub = nil
 }
 
 func TestRegistrationsBeforeAndAfterRun(t *testing.T) {

@@ -33,6 +33,8 @@ type listener struct {
 	drops   kvcache.DropCounts
 	lastAt  time.Time
 	refused string
+	retryAt time.Time          // when to try to open the sockets again
+	delay   time.Duration      // before the next such try
 	told    stream.Status      // what publish said last
 	counted kvcache.DropCounts // what the metrics have of drops
 
@@ -47,6 +49,42 @@ func newListener(d *DirectIngress, o *owner, src Source) *listener {
 	l := &listener{ingress: d, owner: o, src: src, fed: map[fleet.Worker]struct{}{}}
 	l.stream = stream.New(d.cfg.stream(), src.Replay != "", l)
 	return l
+}
+
+// start opens the sockets, or sees to another try: a port may be taken for a moment by the socket before this one.
+func (l *listener) start() {
+	l.retryAt = time.Time{}
+	err := l.open()
+	if err != nil {
+		l.closeLive()
+		cfg := l.ingress.cfg
+		l.delay = min(max(2*l.delay, cfg.ReconnectIvl), cfg.ReconnectIvlMax)
+		l.retryAt = time.Now().Add(l.delay)
+		if err.Error() != l.refused {
+			l.refused = err.Error()
+			l.ingress.log.Error("cannot listen to KV events", "worker", l.src.Name, "rank", l.src.Worker.Rank, "err", err)
+		}
+	} else {
+		l.refused, l.delay = "", 0
+	}
+	l.publish()
+}
+
+// deadline returns when tick has something to do, or the zero time.
+func (l *listener) deadline() time.Time {
+	if !l.retryAt.IsZero() {
+		return l.retryAt
+	}
+	return l.stream.Deadline()
+}
+
+func (l *listener) tick(now time.Time) {
+	if !l.retryAt.IsZero() {
+		l.start()
+		return
+	}
+	l.stream.Tick(now)
+	l.publish()
 }
 
 // open makes the listener's sockets.
@@ -120,15 +158,10 @@ func (l *listener) prepare(s *zmq4.Socket) error {
 func (l *listener) close() {
 	l.EndAsk()
 	l.closeLive()
+	l.retryAt = time.Time{}
 	if l.shown {
 		l.ingress.metrics.streams[l.told.State].Dec()
 	}
-}
-
-// refuse closes what open could not finish and shows why.
-func (l *listener) refuse(err error) {
-	l.closeLive()
-	l.refused = err.Error()
 }
 
 // closeLive closes the live socket and its monitor. Monitoring ends first: ZeroMQ's I/O thread waits, for ever and for

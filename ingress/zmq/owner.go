@@ -83,7 +83,7 @@ func (o *owner) run(ctx context.Context) error {
 	}
 	o.serving = true
 	for l := range o.listeners {
-		o.start(l)
+		l.start()
 	}
 	for ctx.Err() == nil {
 		polled, err := o.poller.Poll(o.timeout(time.Now()))
@@ -99,9 +99,8 @@ func (o *owner) run(ctx context.Context) error {
 		}
 		now := time.Now()
 		for l := range o.listeners {
-			if at := l.stream.Deadline(); !at.IsZero() && !now.Before(at) {
-				l.stream.Tick(now)
-				l.publish()
+			if at := l.deadline(); !at.IsZero() && !now.Before(at) {
+				l.tick(now)
 			}
 		}
 	}
@@ -112,7 +111,7 @@ func (o *owner) run(ctx context.Context) error {
 func (o *owner) timeout(now time.Time) time.Duration {
 	var next time.Time
 	for l := range o.listeners {
-		if at := l.stream.Deadline(); !at.IsZero() && (next.IsZero() || at.Before(next)) {
+		if at := l.deadline(); !at.IsZero() && (next.IsZero() || at.Before(next)) {
 			next = at
 		}
 	}
@@ -141,16 +140,8 @@ func (o *owner) serveQueue() {
 func (o *owner) add(l *listener) {
 	o.listeners[l] = struct{}{}
 	if o.serving {
-		o.start(l)
+		l.start()
 	}
-}
-
-func (o *owner) start(l *listener) {
-	if err := l.open(); err != nil {
-		l.ingress.log.Error("cannot listen to KV events", "worker", l.src.Name, "rank", l.src.Worker.Rank, "err", err)
-		l.refuse(err)
-	}
-	l.publish()
 }
 
 // remove closes a listener and forgets it.
