@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"io"
+	"slices"
 
 	"github.com/valyala/fasthttp"
 )
@@ -61,6 +62,34 @@ func (b *Body) read(p []byte) (n int, err error) {
 			return n, io.EOF
 		}
 		return n, cut(err)
+	}
+}
+
+// AppendTo reads the rest of the body behind dst and returns the longer slice,
+// as append does; it stands for io.ReadAll where the caller has a buffer. A
+// body of more than limit bytes is ErrBodyTooLarge.
+func (b *Body) AppendTo(dst []byte, limit int) ([]byte, error) {
+	began := len(dst)
+	if b.size > int64(limit) {
+		return dst, ErrBodyTooLarge
+	}
+	if b.size > 0 {
+		dst = slices.Grow(dst, int(b.size))
+	}
+	for {
+		if len(dst) == cap(dst) && b.err == nil {
+			dst = slices.Grow(dst, max(512, len(dst)/2))
+		}
+		n, err := b.Read(dst[len(dst):cap(dst)])
+		dst = dst[:len(dst)+n]
+		switch {
+		case len(dst)-began > limit:
+			return dst[:began+limit], ErrBodyTooLarge
+		case err == io.EOF:
+			return dst, nil
+		case err != nil:
+			return dst, err
+		}
 	}
 }
 

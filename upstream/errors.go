@@ -18,6 +18,8 @@ var (
 	ErrMalformed = errors.New("malformed answer")
 	// ErrHeadTooLarge says that the head of the answer exceeds 64 KiB.
 	ErrHeadTooLarge = errors.New("head of the answer too large")
+	// ErrBodyTooLarge says that a body exceeds the limit of AppendTo.
+	ErrBodyTooLarge = errors.New("body of the answer too large")
 	// ErrBodyClosed is returned by a Read after Close.
 	ErrBodyClosed = errors.New("body closed")
 )
@@ -44,7 +46,8 @@ func (p Phase) String() string {
 	return "unknown"
 }
 
-// Error is every error of Do and of Body.Read but io.EOF and ErrBodyClosed.
+// Error is every error of Do and of Body.Read but io.EOF and ErrBodyClosed;
+// AppendTo may also return ErrBodyTooLarge.
 // Its text holds the worker's address: it is for logs, not for clients.
 type Error struct {
 	Phase     Phase

@@ -199,3 +199,41 @@ func TestSecondCloseDoesNotTouchTheNextUserOfTheConnection(t *testing.T) {
 		t.Errorf("%d connections", n)
 	}
 }
+
+func TestAppendToReadsTheRestWithinItsLimit(t *testing.T) {
+	body := strings.Repeat("0123456789", 1000)
+	for name, raw := range map[string]string{
+		"length":  "HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n" + body,
+		"chunked": "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk(body) + "0\r\n\r\n",
+		"empty":   "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := "pre" + body
+			if name == "empty" {
+				want = "pre"
+			}
+			w, c := answer(t, raw), newClient(t, nil)
+			for _, limit := range []int{10000, 9999} {
+				var call upstream.Call
+				b, err := c.Do(&call, w.ep, post("{}"), new(fasthttp.ResponseHeader))
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, err := b.AppendTo([]byte("pre"), limit)
+				b.Close()
+				if limit == 9999 && name != "empty" {
+					if !errors.Is(err, upstream.ErrBodyTooLarge) || len(got) > 3+limit {
+						t.Errorf("limit %d: %d bytes, %v", limit, len(got), err)
+					}
+					continue
+				}
+				if err != nil || string(got) != want {
+					t.Errorf("limit %d: %d bytes, %v; want %d", limit, len(got), err, len(want))
+				}
+			}
+			if s := c.Stats(); name == "length" && s.Idle != 0 {
+				t.Errorf("a connection with unread bytes was kept: %+v", s)
+			}
+		})
+	}
+}
