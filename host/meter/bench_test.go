@@ -43,6 +43,11 @@ func BenchmarkGoLoop(b *testing.B) {
 		m := startGo(b, out, wazero.NewRuntimeConfig())
 		benchCalls(b, m.mod, m, "rp_sum", 1000)
 	})
+	b.Run("plain score", func(b *testing.B) { benchCalls(b, plainGo(b, wasm), nil, "rp_score", 1000) })
+	b.Run("metered score", func(b *testing.B) {
+		m := startGo(b, out, wazero.NewRuntimeConfig())
+		benchCalls(b, m.mod, m, "rp_score", 1000)
+	})
 	b.Run("plain work", func(b *testing.B) { benchCalls(b, plainGo(b, wasm), nil, "rp_work", 100) })
 	b.Run("metered work", func(b *testing.B) {
 		m := startGo(b, out, wazero.NewRuntimeConfig())
@@ -50,7 +55,7 @@ func BenchmarkGoLoop(b *testing.B) {
 	})
 }
 
-func plainGo(b *testing.B, wasm []byte) api.Module {
+func plainGo(b testing.TB, wasm []byte) api.Module {
 	b.Helper()
 	rt := newRuntimeWith(b, &machine{}, wazero.NewRuntimeConfig().WithMemoryLimitPages(1024))
 	wasi_snapshot_preview1.MustInstantiate(b.Context(), rt)

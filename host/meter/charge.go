@@ -67,6 +67,23 @@ func (g *meterer) check(out []byte) []byte {
 	return append(g.reload(out), opEnd)
 }
 
+// loopCharge is charge at the head of a loop without parameters. The slow path goes back to the head instead of
+// joining behind the check: an engine then keeps what it knows of globals and memory bounds on the way past it.
+// The price is added again before it goes back, and once more charged.
+func (g *meterer) loopCharge(out []byte, cost uint64) []byte {
+	fuel := g.e.fuel()
+	out = appendU32(append(out, opLocalGet), g.left)
+	out = append(appendSigned(append(out, opI64Const), int64(cost)), opI64Sub)
+	out = appendU32(append(out, opLocalTee), g.left)
+	out = append(out, opI64Const, 0, opI64LtS, opIf, 0x40)
+	out = appendU32(append(g.spill(out), opCall), g.e.refuel())
+	out = appendU32(append(out, opGlobalGet), fuel)
+	out = append(appendSigned(append(out, opI64Const), int64(cost)), opI64Add)
+	out = appendU32(append(out, opLocalSet), g.left)
+	g.unchecked = 0
+	return append(out, opBr, 1, opEnd)
+}
+
 // lengthCharge writes the charge and check of an operation whose length is on top of the stack, and leaves
 // the length there. The subtrahend is select(over, price, length > max), with the price in i64, so that no
 // length wraps.

@@ -41,7 +41,7 @@
 // trap (a load out of bounds, a division by zero) it may still hold the value of the last call or entry. Imports
 // may lower __fuel to charge for their own work.
 //
-// The refuel import must leave __fuel at zero or more, or end the call: the guest does not look again.
+// The refuel import must leave __fuel at zero or more, or end the call: the guest looks again at loop heads only.
 // Grant is its arithmetic. A memory operation over BulkMaxBytes or a table operation over BulkMaxElements is
 // charged 2^62, which no budget covers. memory.grow by more pages than the memory's maximum can only answer
 // −1, so it is charged as one page.

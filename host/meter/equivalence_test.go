@@ -56,7 +56,7 @@ var equalCases = []struct {
 	{"loop with parameters", func() []byte {
 		return fnModule(one, one, nil, // sum of 1..n with the accumulator on the operand stack
 			i32c(0), 0x03, 0, get(0), 0x6a, get(0), i32c(1), 0x6b, 0x22, 0, 0x0d, 0, 0x0b).bytes()
-	}, [][]uint64{{1}, {10}, {1000}}},
+	}, [][]uint64{{1}, {10}, {10_000}}},
 	{"if with parameters", func() []byte {
 		b := fnModule(one, one, nil, i32c(7), get(0), 0x04, 0, i32c(1), 0x6a, 0x05, i32c(2), 0x6c, 0x0b)
 		return b.bytes()

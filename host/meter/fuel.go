@@ -49,7 +49,7 @@ const forbidden = 1 << 62
 // Grant is the arithmetic of the refuel import. left is the (negative) value of FuelGlobal, rest what the
 // call may still be granted. It returns what to add to FuelGlobal: one slice, or as much as the debt needs
 // where one charge was larger than a slice, never more than rest. ok is false when rest does not cover the
-// debt: the budget is used up and the call must end, since the guest does not look again after the import
+// debt: the budget is used up and the call must end, since the guest need not look again after the import
 // returns.
 func Grant(left int64, rest, slice uint64) (grant uint64, ok bool) {
 	var debt uint64

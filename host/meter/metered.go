@@ -6,11 +6,12 @@ import "slices"
 type segmentKind byte
 
 const (
-	segEntry  segmentKind = iota // the function: entry price, always checked
-	segLoop                      // a loop head: always checked
-	segJoin                      // if, else, end or br_if
-	segSplit                     // the rest of a segment that grew too long to be charged at once
-	segNoCode                    // after br, br_table, return, unreachable: never executed, not charged
+	segEntry     segmentKind = iota // the function: entry price, always checked
+	segLoop                         // the head of a loop without parameters: always checked
+	segParamLoop                    // the head of a loop with parameters: always checked
+	segJoin                         // if, else, end or br_if
+	segSplit                        // the rest of a segment that grew too long to be charged at once
+	segNoCode                       // after br, br_table, return, unreachable: never executed, not charged
 )
 
 // afterCall is the largest price of a segment after a call that goes unchecked. It has no room for a load.
@@ -124,7 +125,11 @@ func (g *meterer) instruction(in *instr) {
 	case opLoop:
 		g.close()
 		g.labels = append(g.labels, label{op: opLoop})
-		g.open(segLoop)
+		if bt := int64(in.lo); bt >= 0 && len(g.e.m.types[bt].Params) > 0 {
+			g.open(segParamLoop)
+		} else {
+			g.open(segLoop)
+		}
 	case opIf:
 		g.close()
 		g.labels = append(g.labels, label{op: opIf, atIf: g.unchecked})
@@ -219,7 +224,7 @@ func (g *meterer) target(depth uint32) {
 // open begins a segment.
 func (g *meterer) open(kind segmentKind) {
 	g.kind, g.cost, g.called, g.seg = kind, 0, false, g.seg[:0]
-	if kind == segLoop || kind == segJoin {
+	if kind == segLoop || kind == segParamLoop || kind == segJoin {
 		g.cost = g.surcharge
 	}
 }
@@ -231,6 +236,8 @@ func (g *meterer) close() {
 	case g.kind == segEntry:
 		g.out = g.charge(g.out, g.cost, true)
 	case g.kind == segLoop:
+		g.out = g.loopCharge(g.out, max(g.cost, 1))
+	case g.kind == segParamLoop:
 		g.out = g.charge(g.out, max(g.cost, 1), true)
 	case g.cost > 0:
 		g.out = g.charge(g.out, g.cost, g.unchecked+g.cost > g.most)

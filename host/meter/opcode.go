@@ -30,6 +30,7 @@ const (
 	opF64Const     = 0x44
 	opI32GtU       = 0x4b
 	opI64LtS       = 0x53
+	opI64Add       = 0x7c
 	opI64Sub       = 0x7d
 	opI64Mul       = 0x7e
 	opI64DivU      = 0x80

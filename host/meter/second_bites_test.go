@@ -28,6 +28,12 @@ func paidFor(n int64) []byte    { return cat(0x20, 0, i64c(n), 0x7d, 0x21, 0) }
 func checkedFor(n int64) []byte { return cat(0x20, 0, i64c(n), 0x7d, refuelling) }
 func entryFor(n int64) []byte   { return cat(0x23, 0, i64c(n), 0x7d, refuelling) }
 
+// loopFor is the charge at a loop head, with the price that it adds again.
+func loopFor(n, again int64) []byte {
+	return cat(0x20, 0, i64c(n), 0x7d, 0x22, 0, 0x42, 0, 0x53, 0x04, 0x40, toGlobal, 0x10, 0,
+		0x23, 0, i64c(again), 0x7c, 0x21, 0, 0x0c, 1, 0x0b)
+}
+
 func TestSecondDecoderFindsEachFault(t *testing.T) {
 	loop := cat(0x03, 0x40, checkedFor(2), i32c(0), 0x0d, 0, 0x0b)
 	cases := []struct {
@@ -36,6 +42,9 @@ func TestSecondDecoderFindsEachFault(t *testing.T) {
 		want string // "" accepts
 	}{
 		{"right", cat(entryFor(2), 0x01, loop, toGlobal), ""},
+		{"right with a loop charge", cat(entryFor(1), 0x03, 0x40, loopFor(2, 2), i32c(0), 0x0d, 0, 0x0b, toGlobal), ""},
+		{"a loop charge that gives back more", cat(entryFor(1), 0x03, 0x40, loopFor(2, 3), 0x0b, toGlobal), "touches the fuel"},
+		{"a loop charge elsewhere", cat(entryFor(2), 0x02, 0x40, loopFor(2, 2), 0x0b, toGlobal), "loop charge elsewhere"},
 		{"no charge at entry", cat(0x01), "no checked charge at function entry"},
 		{"no check at entry", cat(paidFor(1), 0x01), "no checked charge at function entry"},
 		{"price too low", cat(entryFor(1), 0x01, 0x01), "0x1 is not paid for"},

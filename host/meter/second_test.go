@@ -69,6 +69,7 @@ const (
 	byLen   = -3 // a charge by length
 	spill   = -4 // what is left goes to the global
 	reload  = -5 // and comes back
+	looped  = -6 // a subtraction with a check that goes back to the loop head, a = price
 )
 
 func (w *wire) token() token {
@@ -240,6 +241,9 @@ func (o *output) fold(ts []token) ([]token, error) {
 		switch {
 		case matches(ts, append([]int64{0x20, left, 0x42, -1, 0x7d, 0}, check...)...):
 			out, ts = append(out, token{op: checked, a: ts[1].a}), ts[3+n:]
+		case matches(ts, 0x20, left, 0x42, -1, 0x7d, 0, 0x22, left, 0x42, 0, 0x53, 0, 0x04, -64, 0x20, left, 0x24, o.fuel,
+			0x10, o.refuel, 0x23, o.fuel, 0x42, ts[min(1, len(ts)-1)].a, 0x7c, 0, 0x21, left, 0x0c, 1, 0x0b, 0):
+			out, ts = append(out, token{op: looped, a: ts[1].a}), ts[16:]
 		case matches(ts, 0x20, left, 0x42, -1, 0x7d, 0, 0x21, left):
 			out, ts = append(out, token{op: charged, a: ts[1].a}), ts[4:]
 		case matches(ts, 0x22, left+1, 0x20, left, 0x42, -1, 0x20, left+1, 0xad, 0, 0x42, -1):
@@ -293,9 +297,11 @@ func paid(ts []token) error {
 	for i, t := range ts {
 		last, next := at(i-1), at(i+1)
 		switch {
-		case (t.op == charged || t.op == checked) && t.a < 1:
+		case (t.op == charged || t.op == checked || t.op == looped) && t.a < 1:
 			return fmt.Errorf("charge of %d", t.a)
-		case t.op == 3 && next.op != checked:
+		case t.op == looped && last.op != 3:
+			return fmt.Errorf("loop charge elsewhere")
+		case t.op == 3 && next.op != checked && next.op != looped:
 			return fmt.Errorf("no checked charge at a loop head")
 		case bulk(t.op) != (last.op == byLen):
 			return fmt.Errorf("operation %#x without a charge by length, or the reverse", t.op)
@@ -337,7 +343,7 @@ func bulk(op int) bool {
 
 func (l *ledger) step(t token) {
 	switch {
-	case t.op == charged, t.op == checked:
+	case t.op == charged, t.op == checked, t.op == looped:
 		l.credit += t.a
 		return
 	case t.op >= 0 && t.op != 0x05 && t.op != 0x0b && !l.dead:

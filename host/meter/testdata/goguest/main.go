@@ -5,7 +5,30 @@ import (
 	"encoding/json"
 	"fmt"
 	"sort"
+	"unsafe"
 )
+
+var columns [5][1024]float64
+
+// rp_score walks columns by raw pointers, as the Go SDK does.
+//
+//go:wasmexport rp_score
+func score(n int32) float64 {
+	prefill, overlap := unsafe.Pointer(&columns[0]), unsafe.Pointer(&columns[1])
+	decode, active, out := unsafe.Pointer(&columns[2]), unsafe.Pointer(&columns[3]), unsafe.Pointer(&columns[4])
+	for range n {
+		cost := *(*float64)(prefill)/16 - *(*float64)(overlap)
+		if cost < 0 {
+			cost = 0
+		}
+		cost += *(*float64)(decode)
+		cost += float64(0.5 * *(*float64)(active))
+		*(*float64)(out) = -cost
+		prefill, overlap = unsafe.Add(prefill, 8), unsafe.Add(overlap, 8)
+		decode, active, out = unsafe.Add(decode, 8), unsafe.Add(active, 8), unsafe.Add(out, 8)
+	}
+	return columns[4][0]
+}
 
 type row struct {
 	Name  string  `json:"name"`
