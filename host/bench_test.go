@@ -154,11 +154,14 @@ func BenchmarkLoadFromTheCache(b *testing.B) {
 	}
 }
 
-func sameBits(a, b []float64) bool {
+// firstOther is the first row whose bits differ, -1 for none.
+func firstOther(a, b []float64) int {
 	for i := range a {
 		if math.Float64bits(a[i]) != math.Float64bits(b[i]) {
-			return false
+			return i
 		}
 	}
-	return len(a) == len(b)
+	return -1
 }
+
+func sameBits(a, b []float64) bool { return len(a) == len(b) && firstOther(a, b) < 0 }

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/tetratelabs/wazero"
+
+	"github.com/routerd/routerd/core/policy"
 )
 
 // CompileChildBody is a child's work without its limits.
@@ -15,5 +17,20 @@ func NewInterpreted(cfg Config, log *slog.Logger) (*Runtime, error) {
 	return newRuntime(cfg, log, nil, wazero.NewRuntimeConfigInterpreter())
 }
 
+// WithoutReservation makes a runtime use ordinary memory, as under strict
+// overcommit.
+func WithoutReservation(r *Runtime) { r.reserve = false }
+
 // SetWall changes how long a child may take.
 func (c *Child) SetWall(d time.Duration) { c.wall = d }
+
+// Idle is how many instances of a stage's pool are in their slots.
+func Idle(s policy.Scorer) (n int) {
+	p := s.(*stage).pool
+	for i := range p.slots {
+		if p.slots[i].Load() != nil {
+			n++
+		}
+	}
+	return n
+}

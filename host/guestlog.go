@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/routerd/routerd/plugins/abi"
 )
 
@@ -22,23 +24,25 @@ type guestLog struct {
 	log     *slog.Logger
 	mute    bool // no outside effect: self-test and measuring
 	dropped atomic.Uint64
+	lost    prometheus.Counter // the same, over all pools of the plugin
 
 	mu     sync.Mutex // guards all below
 	tokens float64
 	at     time.Time
 }
 
-func newGuestLog(log *slog.Logger, plugin, digest string) *guestLog {
-	return &guestLog{log: log.With(slog.String("plugin", plugin), slog.String("digest", digest)), tokens: logBurst}
+func newGuestLog(log *slog.Logger, plugin, digest string, lost prometheus.Counter) *guestLog {
+	return &guestLog{log: log.With(slog.String("plugin", plugin), slog.String("digest", digest)), lost: lost, tokens: logBurst}
 }
 
 // write logs one line, or counts it when there were too many.
 func (g *guestLog) write(level int32, text []byte) {
-	if g == nil || g.mute {
+	if g.mute {
 		return
 	}
 	if !g.allow(time.Now()) {
 		g.dropped.Add(1)
+		g.lost.Inc()
 		return
 	}
 	levels := [...]slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn}

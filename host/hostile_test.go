@@ -264,6 +264,26 @@ func TestW3_MemoryStaysWithinItsLimit(t *testing.T) {
 	}
 }
 
+func TestOrdinaryMemoryWhereNothingMayBeReserved(t *testing.T) {
+	// Grows by one page in each call: the memory moves under the host's views.
+	grow := Guest{ScoreTypes: ColumnTypes, Score: Cat(I32(1), Op(0x40, 0), Op(Drop), Column(0, Op(F64Neg)))}
+	r := newRuntime(t)
+	host.WithoutReservation(r)
+	s := stage(t, r, grow.Bytes(), "")
+	for range 100 {
+		got, _, err := score(s, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]float64{0, -1, -2}, got); diff != "" {
+			t.Fatalf("scores (-want +got):\n%s", diff)
+		}
+	}
+	if u := r.Usage(); u.Mapped != 0 || u.Memory == 0 {
+		t.Errorf("got %+v, want nothing mapped", u)
+	}
+}
+
 func TestW3_MemoryOfAllInstancesIsBounded(t *testing.T) {
 	grow := Guest{ScoreTypes: ColumnTypes, Score: sparing(Cat(
 		I32(40), Op(0x40, 0), I32(-1), Op(I32Eq), If(Op(Unreachable)),

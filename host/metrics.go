@@ -70,14 +70,14 @@ func (m *metrics) compiled(began time.Time) { m.compile.Observe(time.Since(began
 
 // stageMetrics are the counters of one stage, resolved once.
 type stageMetrics struct {
-	calls, fuel, logDropped prometheus.Counter
-	faults                  map[string]prometheus.Counter
+	calls, fuel prometheus.Counter
+	faults      map[string]prometheus.Counter
 }
 
 func (m *metrics) stage(plugin string) *stageMetrics {
 	s := &stageMetrics{
 		calls: m.calls.WithLabelValues(plugin), fuel: m.fuel.WithLabelValues(plugin),
-		logDropped: m.logDropped.WithLabelValues(plugin), faults: map[string]prometheus.Counter{},
+		faults: map[string]prometheus.Counter{},
 	}
 	for _, r := range reasons() {
 		s.faults[r] = m.faults.WithLabelValues(plugin, r)

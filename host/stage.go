@@ -77,7 +77,7 @@ func (r *Runtime) openPool(ctx context.Context, m *module, c *configuration) (*p
 	if err != nil {
 		return fail(err)
 	}
-	return newPool(r, held, c, newGuestLog(r.log, m.manifest.Name, m.digest), ready), nil
+	return newPool(r, held, c, newGuestLog(r.log, m.manifest.Name, m.digest, r.metrics.logDropped.WithLabelValues(m.manifest.Name)), ready), nil
 }
 
 func (r *Runtime) closePool(p *pool) error {
