@@ -75,8 +75,13 @@ func TestChildCompilesOnceForTheSameBytes(t *testing.T) {
 	if n := compiles(t, reg); n != 1 {
 		t.Errorf("compiled %d times, want 1", n)
 	}
+	before := compiledFile(t, dir)
 	again, regAgain := childRuntime(t, dir)
 	useOnce(t, again, good())
+	// The engine replaces the file when it compiles.
+	if !os.SameFile(before, compiledFile(t, dir)) {
+		t.Error("the engine compiled again, in this process")
+	}
 	if n := compiles(t, regAgain); n != 0 {
 		t.Errorf("compiled %d times in a new runtime over the same cache, want 0", n)
 	}
@@ -84,6 +89,20 @@ func TestChildCompilesOnceForTheSameBytes(t *testing.T) {
 	if err != nil || st.Mode().Perm() != 0o700 {
 		t.Errorf("cache folder has mode %v (%v), want 0700", st.Mode().Perm(), err)
 	}
+}
+
+// compiledFile is the one compiled module of a cache folder.
+func compiledFile(t *testing.T, dir string) fs.FileInfo {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "wazero-*", "*"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("compiled files: got %v (%v), want one", files, err)
+	}
+	st, err := os.Stat(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st
 }
 
 func TestDamagedCacheEntryIsCompiledAgain(t *testing.T) {

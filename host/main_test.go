@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"testing"
@@ -21,6 +22,10 @@ import (
 func TestMain(m *testing.M) {
 	if host.IsCompileChild(os.Args) {
 		os.Exit(host.CompileChildMain(os.Args, os.Stdin, os.Stdout))
+	}
+	if len(os.Args) == 3 && os.Args[1] == crashCommand {
+		fmt.Fprintln(os.Stderr, changeUntilKilled(os.Args[2]))
+		os.Exit(1)
 	}
 	goleak.VerifyTestMain(m)
 }
