@@ -1,0 +1,161 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"net"
+	"regexp"
+	"strings"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/routerd/routerd/catalog"
+	"github.com/routerd/routerd/catalog/api"
+	"github.com/routerd/routerd/core"
+	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/host"
+	"github.com/routerd/routerd/host/store"
+	"github.com/routerd/routerd/plugins/abi"
+)
+
+// Code says what kind of error an answer is. The list is closed: the constants
+// below and the ABI's host codes.
+type Code string
+
+// The codes.
+const (
+	CodeUnauthorized Code = "unauthorized"
+	CodeForbidden    Code = "forbidden"
+	CodeNotFound     Code = "not_found"
+	CodeConflict     Code = "conflict"
+	CodeInvalid      Code = "invalid"
+	CodeUnsupported  Code = "unsupported"
+	CodeTooLarge     Code = "too_large"
+	CodeRateLimited  Code = "rate_limited"
+	CodeUnavailable  Code = "unavailable"
+	CodeOverloaded   Code = "overloaded"
+	CodeInternal     Code = "internal"
+)
+
+// Codes lists the closed list with the HTTP status that each has unless the
+// transport has a closer one (405, 408, 431).
+func Codes() map[Code]int {
+	all := map[Code]int{
+		CodeUnauthorized: fasthttp.StatusUnauthorized,
+		CodeForbidden:    fasthttp.StatusForbidden,
+		CodeNotFound:     fasthttp.StatusNotFound,
+		CodeConflict:     fasthttp.StatusConflict,
+		CodeInvalid:      fasthttp.StatusBadRequest,
+		CodeUnsupported:  fasthttp.StatusBadRequest,
+		CodeTooLarge:     fasthttp.StatusRequestEntityTooLarge,
+		CodeRateLimited:  fasthttp.StatusTooManyRequests,
+		CodeUnavailable:  fasthttp.StatusServiceUnavailable,
+		CodeOverloaded:   fasthttp.StatusServiceUnavailable,
+		CodeInternal:     fasthttp.StatusInternalServerError,
+	}
+	for _, c := range abi.HostCodes() {
+		all[Code(c.Code)] = fasthttp.StatusUnprocessableEntity
+	}
+	return all
+}
+
+// Details place an error: the step that refused, the offending item, and what
+// would have been accepted.
+type Details struct {
+	Step    string `json:"step,omitempty"`
+	Item    string `json:"item,omitempty"`
+	Allowed string `json:"allowed,omitempty"`
+}
+
+// failure is an error with its place in the API.
+type failure struct {
+	Code    Code    `json:"code"`
+	Message string  `json:"message"`
+	Details Details `json:"details"`
+	status  int     // where it is not the code's own
+}
+
+// Error is the message.
+func (f *failure) Error() string { return f.Message }
+
+func (f *failure) httpStatus() int {
+	if f.status != 0 {
+		return f.status
+	}
+	return Codes()[f.Code]
+}
+
+// classify is the one place where errors become answers.
+func classify(err error) *failure {
+	f := classified(err)
+	f.Message = redact(f.Message)
+	f.Details.Item = redact(f.Details.Item)
+	return f
+}
+
+func classified(err error) *failure {
+	if f, ok := errors.AsType[*failure](err); ok {
+		return f
+	}
+	if e, ok := errors.AsType[*host.LoadError](err); ok {
+		return &failure{Code: Code(e.Code), Message: err.Error(), Details: Details{e.Step, e.Item, e.Allowed}}
+	}
+	if e, ok := errors.AsType[*fleet.FieldError](err); ok {
+		return &failure{Code: CodeInvalid, Message: err.Error(), Details: Details{Step: "check", Item: e.Field, Allowed: e.Allowed}}
+	}
+	if e, ok := errors.AsType[*catalog.ConflictError](err); ok {
+		return &failure{Code: CodeConflict, Message: err.Error(), Details: Details{Step: "check", Item: e.Field}}
+	}
+	if e, ok := errors.AsType[*core.Error](err); ok && e.Code == core.CodeInvalid {
+		return &failure{Code: CodeInvalid, Message: err.Error(), Details: Details{Step: "check", Item: e.Field}}
+	}
+	for _, known := range []struct {
+		is   error
+		code Code
+		step string
+	}{
+		{store.ErrNotFound, CodeNotFound, ""},
+		{store.ErrTooLarge, CodeTooLarge, host.StepSize},
+		{store.ErrDigest, Code(abi.EDigest), host.StepDigest},
+		{store.ErrInUse, CodeConflict, "in_use"},
+		{host.ErrNoPolicy, CodeNotFound, ""},
+		{host.ErrNoRevision, CodeNotFound, ""},
+		{host.ErrNoHistory, CodeConflict, "no_history"},
+		{api.ErrNotFound, CodeNotFound, ""},
+		{context.Canceled, CodeUnavailable, ""},
+		{context.DeadlineExceeded, CodeUnavailable, ""},
+	} {
+		if errors.Is(err, known.is) {
+			return &failure{Code: known.code, Message: err.Error(), Details: Details{Step: known.step}}
+		}
+	}
+	return &failure{Code: CodeInternal, Message: "the router could not do this; its log says why"}
+}
+
+// userInfo is the user name and password of a URL.
+var userInfo = regexp.MustCompile(`://[^/@\s"]*@`)
+
+// redact takes credentials out of URLs that an error repeats.
+func redact(s string) string {
+	if !strings.Contains(s, "@") {
+		return s
+	}
+	return userInfo.ReplaceAllString(s, "://…@")
+}
+
+// parseFailure is what a request that cannot be read gets. The texts are
+// constants: the error's own can hold parts of the request.
+func parseFailure(err error) *failure {
+	var small *fasthttp.ErrSmallBuffer
+	var timeout net.Error
+	switch {
+	case errors.Is(err, fasthttp.ErrBodyTooLarge):
+		return &failure{Code: CodeTooLarge, Message: "the request's body is too large", Details: Details{Step: "read"}}
+	case errors.As(err, &small):
+		return &failure{Code: CodeTooLarge, Message: "the request's head is too large", Details: Details{Step: "read", Allowed: "32 KiB"}, status: fasthttp.StatusRequestHeaderFieldsTooLarge}
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return &failure{Code: CodeInvalid, Message: "the request did not arrive whole in time", Details: Details{Step: "read"}, status: fasthttp.StatusRequestTimeout}
+	default:
+		return &failure{Code: CodeInvalid, Message: "the request is not well-formed HTTP/1.1", Details: Details{Step: "read"}}
+	}
+}

@@ -1,0 +1,129 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/routerd/routerd/fleet"
+)
+
+const (
+	headLimit    = 32 << 10         // bytes of a request's head
+	readPatience = 30 * time.Second // for head and body of a request
+	idlePatience = 2 * time.Minute  // for the next request of a connection
+	callPatience = 2 * time.Minute  // for one change, such as compiling modules
+	stopPatience = 5 * time.Second  // for running calls when Run ends
+	poolSweep    = 100 * time.Millisecond
+	minToken     = 16 // bytes
+)
+
+// Config sets the server up.
+type Config struct {
+	// MaxBody bounds request bodies in bytes; a module has its own bound as well.
+	MaxBody int64
+	// MetricsPublic opens /metrics to callers without a token.
+	MetricsPublic bool
+	// Token is the bearer token of every route that is not public.
+	Token string
+	// ReadTimeout is how long a request may take to arrive whole; 0 is 30 s.
+	ReadTimeout time.Duration
+}
+
+// DefaultConfig is a configuration that only lacks its token.
+func DefaultConfig() Config { return Config{MaxBody: 16 << 20, ReadTimeout: readPatience} }
+
+// Validate refuses what is out of range.
+func (c Config) Validate() error {
+	if c.MaxBody < 1<<10 || c.MaxBody > 1<<30 {
+		return &fleet.FieldError{Field: "admin.max_body", Value: fmt.Sprint(c.MaxBody), Allowed: "1024 to 1073741824"}
+	}
+	if c.ReadTimeout < 0 || c.ReadTimeout > time.Hour {
+		return &fleet.FieldError{Field: "admin read timeout", Value: c.ReadTimeout.String(), Allowed: "0s to 1h"}
+	}
+	return checkToken(c.Token)
+}
+
+// Server is the admin API. Its methods are safe for concurrent use.
+type Server struct {
+	cfg    Config
+	parts  Parts
+	log    *slog.Logger
+	routes []route
+	http   *fasthttp.Server
+	cancel context.CancelCauseFunc // ends the calls
+}
+
+// New makes a server. Nothing runs before Serve.
+func New(cfg Config, parts Parts, log *slog.Logger) (*Server, error) {
+	if cfg.ReadTimeout == 0 {
+		cfg.ReadTimeout = readPatience
+	}
+	if err := errors.Join(cfg.Validate(), parts.validate()); err != nil {
+		return nil, fmt.Errorf("admin configuration: %w", err)
+	}
+	s := &Server{cfg: cfg, parts: parts, log: log, routes: routes(cfg.MetricsPublic)}
+	calls, cancel := context.WithCancelCause(context.Background())
+	s.cancel = cancel
+	s.http = &fasthttp.Server{
+		Handler:                      func(rc *fasthttp.RequestCtx) { s.handle(calls, rc) },
+		HeaderReceived:               s.boundBody,
+		ErrorHandler:                 s.refuseParse,
+		Logger:                       silent{},
+		ReadBufferSize:               headLimit,
+		ReadTimeout:                  cfg.ReadTimeout,
+		IdleTimeout:                  idlePatience,
+		MaxIdleWorkerDuration:        poolSweep,
+		MaxRequestBodySize:           int(cfg.MaxBody),
+		NoDefaultServerHeader:        true,
+		NoDefaultContentType:         true,
+		SecureErrorLogMessage:        true,
+		DisablePreParseMultipartForm: true,
+		CloseOnShutdown:              true,
+	}
+	return s, nil
+}
+
+// Serve answers the clients of ln until Shutdown and closes ln.
+func (s *Server) Serve(ln net.Listener) error {
+	if err := s.http.Serve(listener{ln}); err != nil {
+		return fmt.Errorf("serve admin API: %w", err)
+	}
+	return nil
+}
+
+// Shutdown takes no new connection and waits for the running calls; when ctx
+// ends first, they are cancelled and the rest is an error.
+func (s *Server) Shutdown(ctx context.Context) error {
+	err := s.http.ShutdownWithContext(ctx)
+	s.cancel(errors.New("the admin API has stopped"))
+	if err != nil {
+		return fmt.Errorf("stop admin API: %w", err)
+	}
+	return nil
+}
+
+// Run serves ln until ctx ends, then gives running calls 5 s.
+func (s *Server) Run(ctx context.Context, ln net.Listener) error {
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ln) }()
+	select {
+	case err := <-served:
+		s.cancel(errors.New("the admin API has stopped"))
+		return err
+	case <-ctx.Done():
+	}
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
+	defer cancel()
+	return errors.Join(s.Shutdown(stop), <-served)
+}
+
+// silent drops what fasthttp would log: its texts can hold parts of requests.
+type silent struct{}
+
+func (silent) Printf(string, ...any) {}

@@ -1,0 +1,108 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/routerd/routerd/catalog"
+	"github.com/routerd/routerd/catalog/api"
+	"github.com/routerd/routerd/core"
+	"github.com/routerd/routerd/core/policy"
+	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/host"
+	"github.com/routerd/routerd/host/store"
+)
+
+// Modules keeps guest modules by name.
+type Modules interface {
+	Put(name string, r io.Reader, want string) (m store.Module, created bool, err error)
+	Get(name string) (store.Module, error)
+	List() []store.Module
+	Bytes(digest string) ([]byte, error)
+	Delete(name string) error
+}
+
+// Policies keeps policies with their revisions.
+type Policies interface {
+	Put(ctx context.Context, name string, spec policy.Spec, by string) (info host.RevisionInfo, created bool, err error)
+	Activate(ctx context.Context, name string, number int, by string) (active, previous int, err error)
+	Rollback(ctx context.Context, name string, to int, by string) (active, previous int, err error)
+	List() []host.PolicyInfo
+	Show(name string) (host.PolicyInfo, error)
+}
+
+// WorkerList shows the workers of all sources.
+type WorkerList interface {
+	Workers() []catalog.View
+	Worker(ref string) (catalog.View, bool)
+}
+
+// WorkerSource keeps the workers that were put by API.
+type WorkerSource interface {
+	Put(ctx context.Context, rec fleet.Record) (view catalog.View, created bool, err error)
+	Delete(ctx context.Context, ref string) error
+}
+
+// Partitions shows what the core knows.
+type Partitions interface {
+	Partitions() []core.PartitionView
+}
+
+// KvStatus tells how the cache of a rank stands; hashes asks for the blocks one
+// by one.
+type KvStatus interface {
+	Status(key fleet.PartitionKey, w fleet.Worker, hashes bool) KV
+}
+
+// KV is what is known of one rank's cache.
+type KV struct {
+	Blocks  map[string]int    // blocks by tier
+	Trusted bool              // whether the event stream has no unrepaired gap
+	LastSeq uint64            // of the last batch that was applied
+	Dropped map[string]uint64 // events that were dropped, by reason
+	// Hashes are the engine's names of the blocks by tier, each list in the order
+	// of kvcache.EngineHash; nil unless asked for.
+	Hashes map[string][]string
+}
+
+// Decisions keeps the records of the last decisions.
+type Decisions interface {
+	List(f core.DecisionFilter) []core.DecisionRecord
+	Get(id string) (core.DecisionRecord, bool)
+}
+
+// Parts are what the API shows and changes. All are required and safe for
+// concurrent use.
+type Parts struct {
+	Modules      Modules
+	Policies     Policies
+	Workers      WorkerList
+	WorkerSource WorkerSource
+	Partitions   Partitions
+	Kv           KvStatus
+	Decisions    Decisions
+	Metrics      prometheus.Gatherer
+	// Ready returns nil when the router is ready, else why not: a text without
+	// addresses, since it is shown to everybody.
+	Ready func() error
+}
+
+var (
+	_ Modules      = (*store.Store)(nil)
+	_ Policies     = (*host.PolicySource)(nil)
+	_ WorkerList   = (*catalog.Reconciler)(nil)
+	_ WorkerSource = (*api.Source)(nil)
+	_ Partitions   = (*core.SelectionCore)(nil)
+	_ Decisions    = (*core.DecisionLog)(nil)
+)
+
+func (p *Parts) validate() error {
+	if p.Modules == nil || p.Policies == nil || p.Workers == nil || p.WorkerSource == nil || p.Partitions == nil ||
+		p.Kv == nil || p.Decisions == nil || p.Metrics == nil || p.Ready == nil {
+		return errors.New("admin: a part is missing")
+	}
+	return nil
+}

@@ -1,0 +1,194 @@
+package admin
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/routerd/routerd/fleet"
+)
+
+// maxDepth bounds how deep JSON bodies nest.
+const maxDepth = 64
+
+// decodeStrict reads one JSON object into the struct that into points to. A
+// key that is unknown, misspelt in its case or repeated, a wrong type, or
+// anything after the object is an error that names the field.
+func decodeStrict(body []byte, into any) error {
+	if err := checkObject(body, reflect.TypeOf(into).Elem()); err != nil {
+		return err
+	}
+	err := json.Unmarshal(body, into)
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return &fleet.FieldError{Field: orBody(wrong.Field), Value: clip(wrong.Value), Allowed: typeWord(wrong.Type)}
+	}
+	if field, ok := errors.AsType[*fleet.FieldError](err); ok {
+		return field
+	}
+	if err != nil {
+		return invalid("body", err.Error(), "")
+	}
+	return nil
+}
+
+// checkObject walks one JSON object. t says which keys are allowed where; nil
+// allows all, but none twice.
+func checkObject(body []byte, t reflect.Type) error {
+	if !bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("{")) {
+		return &fleet.FieldError{Field: "body", Value: clip(string(body)), Allowed: "a JSON object"}
+	}
+	w := walker{json.NewDecoder(bytes.NewReader(body))}
+	w.dec.UseNumber()
+	if err := w.value(t, "", 0); err != nil {
+		return err
+	}
+	if _, err := w.dec.Token(); !errors.Is(err, io.EOF) {
+		return invalid("body", "more than one JSON value", "one JSON object")
+	}
+	return nil
+}
+
+type walker struct{ dec *json.Decoder }
+
+func (w walker) value(t reflect.Type, path string, depth int) error {
+	if depth > maxDepth {
+		return invalid("body", "it nests too deep", fmt.Sprintf("%d levels", maxDepth))
+	}
+	tok, err := w.dec.Token()
+	if err != nil {
+		return malformed(err)
+	}
+	switch tok {
+	case json.Delim('{'):
+		err = w.object(t, path, depth)
+	case json.Delim('['):
+		var of reflect.Type
+		if t != nil && t.Kind() == reflect.Slice {
+			of = t.Elem()
+		}
+		for i := 0; w.dec.More() && err == nil; i++ {
+			err = w.value(of, path+"["+strconv.Itoa(i)+"]", depth+1)
+		}
+	default:
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if _, err = w.dec.Token(); err != nil {
+		return malformed(err)
+	}
+	return nil
+}
+
+// object walks what is between the braces.
+func (w walker) object(t reflect.Type, path string, depth int) error {
+	fields := fieldsOf(t)
+	seen := map[string]bool{}
+	for w.dec.More() {
+		tok, err := w.dec.Token()
+		if err != nil {
+			return malformed(err)
+		}
+		key, _ := tok.(string)
+		field := join(path, clip(key))
+		of, known := fields[key]
+		switch {
+		case seen[key]:
+			return &fleet.FieldError{Field: field, Value: clip(key), Allowed: "each key once"}
+		case fields != nil && !known:
+			return &fleet.FieldError{Field: field, Value: clip(key), Allowed: "the fields " + strings.Join(slices.Sorted(maps.Keys(fields)), ", ")}
+		case t != nil && t.Kind() == reflect.Map:
+			of = t.Elem()
+		}
+		seen[key] = true
+		if err := w.value(of, field, depth+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fieldsOf maps the JSON names of a struct to the fields' types; nil for what
+// is no struct or reads its JSON itself.
+func fieldsOf(t reflect.Type) map[string]reflect.Type {
+	if t == nil || t.Kind() != reflect.Struct || reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) {
+		return nil
+	}
+	fields := map[string]reflect.Type{}
+	for _, f := range reflect.VisibleFields(t) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.Anonymous || !f.IsExported() || name == "" || name == "-" {
+			continue
+		}
+		of := f.Type
+		for of.Kind() == reflect.Pointer {
+			of = of.Elem()
+		}
+		fields[name] = of
+	}
+	return fields
+}
+
+func typeWord(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "a text"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice, reflect.Array:
+		return "a list"
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	case reflect.Float32, reflect.Float64:
+		return "a number"
+	default:
+		return "a whole number in range"
+	}
+}
+
+func malformed(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return invalid("body", "it ends early", "valid JSON")
+	}
+	return invalid("body", clip(err.Error()), "valid JSON")
+}
+
+// invalid refuses an item of the request in words.
+func invalid(item, what, allowed string) *failure {
+	message := item + ": " + what
+	if allowed != "" {
+		message += "; allowed: " + allowed
+	}
+	return &failure{Code: CodeInvalid, Message: message, Details: Details{Step: "check", Item: item, Allowed: allowed}}
+}
+
+func join(path, key string) string {
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}
+
+func orBody(field string) string {
+	if field == "" {
+		return "body"
+	}
+	return field
+}
+
+// clip bounds how much of the caller's text an answer or log line repeats.
+func clip(s string) string {
+	const most = 80
+	if len(s) > most {
+		return strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return s
+}

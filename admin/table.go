@@ -1,0 +1,77 @@
+package admin
+
+import (
+	"github.com/valyala/fasthttp"
+
+	"github.com/routerd/routerd/catalog"
+	"github.com/routerd/routerd/core"
+	"github.com/routerd/routerd/core/policy"
+	"github.com/routerd/routerd/fleet"
+)
+
+// routes is the whole API. The order is that of the documents.
+func routes(metricsPublic bool) []route {
+	metrics := byToken
+	if metricsPublic {
+		metrics = public
+	}
+	const get, put, post, del = fasthttp.MethodGet, fasthttp.MethodPut, fasthttp.MethodPost, fasthttp.MethodDelete
+	ok, created, none := fasthttp.StatusOK, fasthttp.StatusCreated, fasthttp.StatusNoContent
+	return []route{
+		{method: get, pattern: "/v1/modules", out: moduleList{}, status: []int{ok}, handle: (*Server).listModules, doc: "Lists the stored modules by name."},
+		{
+			method: put, pattern: "/v1/modules/{name}", body: moduleBody, in: []byte{}, out: moduleView{}, status: []int{created, ok}, handle: (*Server).putModule,
+			query: []param{
+				{"sha256", "the digest that the bytes must have, 64 hexadecimal digits with or without \"sha256:\""},
+				{"dry_run", "true checks the module and stores nothing"},
+			},
+			doc: "Checks a module (the body, at most 8 MiB) and stores it under the name; 200 when the name has these bytes already or nothing is stored.",
+		},
+		{method: get, pattern: "/v1/modules/{name}", out: moduleView{}, status: []int{ok}, handle: (*Server).showModule, doc: "Describes a module."},
+		{method: del, pattern: "/v1/modules/{name}", status: []int{none}, handle: (*Server).deleteModule, doc: "Removes a module; one that a kept policy revision uses is refused."},
+
+		{method: get, pattern: "/v1/policies", out: policyList{}, status: []int{ok}, handle: (*Server).listPolicies, doc: "Lists the policies by name, with their revisions but not their specifications."},
+		{
+			method: put, pattern: "/v1/policies/{name}", body: jsonBody, in: policy.Spec{}, out: revisionAnswer{}, status: []int{created, ok}, handle: (*Server).putPolicy,
+			doc: "Makes a revision: pins, compiles and self-tests every module. It decides nothing until activated. The same specification again is 200 and the same number.",
+		},
+		{method: get, pattern: "/v1/policies/{name}", out: policyView{}, status: []int{ok}, handle: (*Server).showPolicy, doc: "Describes a policy with the specifications of its revisions."},
+		{
+			method: post, pattern: "/v1/policies/{name}/activate", body: jsonBody, in: activateBody{}, out: activeAnswer{}, status: []int{ok}, handle: (*Server).activatePolicy,
+			doc: "Makes a kept revision the active one: no decision that starts after the answer uses another.",
+		},
+		{
+			method: post, pattern: "/v1/policies/{name}/rollback", body: jsonBody, in: rollbackBody{}, out: activeAnswer{}, status: []int{ok}, handle: (*Server).rollbackPolicy,
+			doc: "Activates the revision that was active before, or the kept revision `to`. The body may be empty.",
+		},
+
+		{method: get, pattern: "/v1/workers", out: workerList{}, status: []int{ok}, handle: (*Server).listWorkers, doc: "Lists the workers of all sources by id."},
+		{
+			method: put, pattern: "/v1/workers/{ref}", body: jsonBody, in: fleet.Record{}, out: catalog.View{}, status: []int{created, ok}, handle: (*Server).putWorker,
+			doc: "Adds or replaces, whole, a worker by id or name, and answers after one attempt to make it ready.",
+		},
+		{method: get, pattern: "/v1/workers/{ref}", out: catalog.View{}, status: []int{ok}, handle: (*Server).showWorker, doc: "Describes a worker by id or name."},
+		{method: del, pattern: "/v1/workers/{ref}", status: []int{none}, handle: (*Server).deleteWorker, doc: "Removes a worker that was put by API."},
+
+		{
+			method: get, pattern: "/v1/partitions", out: partitionList{}, status: []int{ok}, handle: (*Server).listPartitions,
+			query: []param{{"model", "only of this base model"}, {"group", "only of this routing group"}, {"blocks", "1 adds the engines' hashes of every cached block"}},
+			doc:   "Lists the partitions with load and cache of each rank.",
+		},
+		{
+			method: get, pattern: "/v1/decisions", out: decisionList{}, status: []int{ok}, handle: (*Server).listDecisions,
+			query: []param{
+				{"limit", "at most so many, 1 to 1024; 100 unless given"},
+				{"partition", "only of this partition, MODEL or MODEL:GROUP"},
+				{"worker", "only those that picked this worker, by id or name"},
+			},
+			doc: "Lists the last decisions, newest first, without their candidates.",
+		},
+		{method: get, pattern: "/v1/decisions/{ref}", out: core.DecisionRecord{}, status: []int{ok}, handle: (*Server).showDecision, doc: "Explains a decision, by its id or its request's: candidates, columns, scores and pick."},
+
+		{method: get, pattern: "/metrics", access: metrics, out: "", status: []int{ok}, handle: (*Server).showMetrics, doc: "Metrics in the Prometheus text format."},
+		{method: get, pattern: "/healthz", access: public, out: statusAnswer{}, status: []int{ok}, handle: (*Server).health, doc: "Answers while the process lives."},
+		{method: get, pattern: "/readyz", access: public, out: statusAnswer{}, status: []int{ok}, handle: (*Server).ready, doc: "Answers 200 while the router takes requests, else 503."},
+		{method: get, pattern: "/openapi.json", out: map[string]any{}, status: []int{ok}, handle: (*Server).showOpenAPI, doc: "This API as OpenAPI 3.1."},
+	}
+}

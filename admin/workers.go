@@ -1,0 +1,77 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/routerd/routerd/catalog"
+	"github.com/routerd/routerd/catalog/api"
+	"github.com/routerd/routerd/fleet"
+)
+
+type workerList struct {
+	Workers []catalog.View `json:"workers"`
+}
+
+func (s *Server) listWorkers(_ context.Context, x *exchange) error {
+	return x.reply(fasthttp.StatusOK, workerList{append([]catalog.View{}, s.parts.Workers.Workers()...)})
+}
+
+func (s *Server) showWorker(_ context.Context, x *exchange) error {
+	v, ok := s.parts.Workers.Worker(x.name)
+	if !ok {
+		return fmt.Errorf("worker %q: %w", clip(x.name), api.ErrNotFound)
+	}
+	return x.reply(fasthttp.StatusOK, v)
+}
+
+func (s *Server) putWorker(ctx context.Context, x *exchange) error {
+	var rec fleet.Record
+	if err := decodeStrict(x.rc.Request.Body(), &rec); err != nil {
+		return err
+	}
+	if err := s.address(x.name, &rec); err != nil {
+		return err
+	}
+	v, created, err := s.parts.WorkerSource.Put(ctx, rec)
+	if err != nil {
+		return err
+	}
+	return x.reply(putStatus(created), v)
+}
+
+// address fills the record's id or name from the path, which may be either, and
+// refuses a body that contradicts it. A worker that is addressed by its name
+// keeps its id.
+func (s *Server) address(ref string, rec *fleet.Record) error {
+	known, exists := s.parts.Workers.Worker(ref)
+	id, err := fleet.ParseWorkerID(ref)
+	switch byID := err == nil; {
+	case rec.Name == ref:
+		if rec.ID == 0 && exists && known.Name == ref {
+			rec.ID = known.ID
+		}
+	case byID && (rec.ID == 0 || rec.ID == id):
+		rec.ID = id
+	case byID:
+		return &fleet.FieldError{Field: "id", Value: rec.ID.String(), Allowed: ref + ", as in the path"}
+	case rec.Name != "":
+		return &fleet.FieldError{Field: "name", Value: rec.Name, Allowed: clip(ref) + ", as in the path"}
+	default:
+		rec.Name = ref
+		if rec.ID == 0 && exists && known.Name == ref {
+			rec.ID = known.ID
+		}
+	}
+	return nil
+}
+
+func (s *Server) deleteWorker(ctx context.Context, x *exchange) error {
+	if err := s.parts.WorkerSource.Delete(ctx, x.name); err != nil {
+		return err
+	}
+	x.rc.SetStatusCode(fasthttp.StatusNoContent)
+	return nil
+}
