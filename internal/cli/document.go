@@ -1,0 +1,25 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/goccy/go-yaml"
+)
+
+// document reads a file as JSON. What begins with a brace is sent as it is, so
+// that the router judges it; all else is YAML, where a repeated key is refused.
+func (c *call) document(name string) ([]byte, error) {
+	text, err := c.read(name)
+	if err != nil {
+		return nil, err
+	}
+	if bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) {
+		return text, nil
+	}
+	out, err := yaml.YAMLToJSON(text)
+	if err != nil {
+		return nil, fmt.Errorf("read %s as YAML: %w", name, err)
+	}
+	return out, nil
+}

@@ -1,0 +1,101 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+type module struct {
+	Name    string    `json:"name"`
+	Digest  string    `json:"digest"`
+	Size    int64     `json:"size"`
+	At      time.Time `json:"at"`
+	Kinds   []string  `json:"kinds"`
+	Columns []string  `json:"columns"`
+}
+
+func moduleCommand() *cobra.Command {
+	t := &target{}
+	return group("module", "Store plugin modules in a running router", "  routerd module put kv-aware dist/plugins/kv-aware.wasm", t,
+		&cobra.Command{
+			Use: "list", Short: "List the stored modules", Example: "  routerd module list", Args: cobra.NoArgs,
+			RunE: t.run(listModules),
+		},
+		modulePut(t),
+		&cobra.Command{
+			Use: "rm NAME", Short: "Remove a module that no policy uses", Example: "  routerd module rm kv-aware", Args: cobra.ExactArgs(1),
+			RunE: t.run(func(ctx context.Context, c *call) error {
+				if err := c.client.Do(ctx, "DELETE", modulePath(c.args[0]), nil, nil); err != nil {
+					return err
+				}
+				return c.gone("module " + c.args[0])
+			}),
+		},
+	)
+}
+
+func modulePath(name string) string { return "/v1/modules/" + url.PathEscape(name) }
+
+func listModules(ctx context.Context, c *call) error {
+	return show(ctx, c, "/v1/modules", func(w io.Writer, got struct {
+		Modules []module `json:"modules"`
+	},
+	) {
+		row(w, "NAME", "DIGEST", "SIZE", "SINCE")
+		for _, m := range got.Modules {
+			row(w, m.Name, short(m.Digest), m.Size, m.At.Format(time.RFC3339))
+		}
+	})
+}
+
+func modulePut(t *target) *cobra.Command {
+	var digest string
+	var dry bool
+	c := &cobra.Command{
+		Use: "put NAME FILE", Short: "Check a module and store it under a name", Args: cobra.ExactArgs(2),
+		Example: "  routerd module put kv-aware dist/plugins/kv-aware.wasm",
+		RunE: t.run(func(ctx context.Context, c *call) error {
+			wasm, err := c.read(c.args[1])
+			if err != nil {
+				return err
+			}
+			query := url.Values{}
+			if digest != "" {
+				query.Set("sha256", digest)
+			}
+			if dry {
+				query.Set("dry_run", "true")
+			}
+			path := modulePath(c.args[0])
+			if len(query) > 0 {
+				path += "?" + query.Encode()
+			}
+			return send(ctx, c, "PUT", path, wasm, func(w io.Writer, m module) {
+				row(w, "NAME", "DIGEST", "SIZE", "KINDS", "COLUMNS")
+				row(w, m.Name, m.Digest, m.Size, strings.Join(m.Kinds, ","), strings.Join(m.Columns, ","))
+			})
+		}),
+	}
+	c.Flags().StringVar(&digest, "sha256", "", "digest that the bytes must have")
+	c.Flags().BoolVar(&dry, "dry-run", false, "check only, store nothing")
+	return c
+}
+
+// read reads a file; - is standard input.
+func (c *call) read(name string) ([]byte, error) {
+	if name == "-" {
+		b, err := io.ReadAll(c.in)
+		if err != nil {
+			return nil, fmt.Errorf("read standard input: %w", err)
+		}
+		return b, nil
+	}
+	return os.ReadFile(name)
+}

@@ -1,0 +1,210 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/routerd/routerd/fleet"
+)
+
+type worker struct {
+	fleet.Record
+	Source    string   `json:"source"`
+	Lifecycle string   `json:"lifecycle"`
+	Reasons   []string `json:"reasons"`
+}
+
+func workerCommand() *cobra.Command {
+	t := &target{}
+	return group("worker", "Register workers in a running router", "  routerd worker add http://127.0.0.1:8000 --name w1 --model m1", t,
+		&cobra.Command{
+			Use: "list", Short: "List the workers of all sources", Example: "  routerd worker list", Args: cobra.NoArgs,
+			RunE: t.run(listWorkers),
+		},
+		workerAdd(t),
+		&cobra.Command{
+			Use: "rm ID|NAME", Short: "Remove a worker that was added by the API", Example: "  routerd worker rm w1", Args: cobra.ExactArgs(1),
+			RunE: t.run(func(ctx context.Context, c *call) error {
+				if err := c.client.Do(ctx, "DELETE", workerPath(c.args[0]), nil, nil); err != nil {
+					return err
+				}
+				return c.gone("worker " + c.args[0])
+			}),
+		},
+	)
+}
+
+func workerPath(ref string) string { return "/v1/workers/" + url.PathEscape(ref) }
+
+func listWorkers(ctx context.Context, c *call) error {
+	return show(ctx, c, "/v1/workers", func(w io.Writer, got struct {
+		Workers []worker `json:"workers"`
+	},
+	) {
+		printWorkers(w, got.Workers...)
+	})
+}
+
+func printWorkers(w io.Writer, workers ...worker) {
+	row(w, "ID", "NAME", "URL", "MODEL", "GROUP", "RANKS", "SOURCE", "STATE", "REASONS")
+	for _, v := range workers {
+		row(w, v.ID, v.Name, v.URL, v.Model, v.Group, v.DPSize, v.Source, v.Lifecycle, strings.Join(v.Reasons, "; "))
+	}
+}
+
+// workerFlags are the fields of a worker that have a flag.
+type workerFlags struct {
+	record          fleet.Record
+	id              uint64
+	events, replays []string
+	adapters        []string
+}
+
+func workerAdd(t *target) *cobra.Command {
+	f := &workerFlags{}
+	c := &cobra.Command{
+		Use: "add URL|FILE", Short: "Add or replace a worker, from flags or from a file (JSON or YAML; - is standard input)", Args: cobra.ExactArgs(1),
+		Example: "  routerd worker add http://127.0.0.1:8000 --name w1 --model m1 --kv-events tcp://127.0.0.1:5557",
+	}
+	fs := c.Flags()
+	fs.Uint64Var(&f.id, "id", 0, "id (default from the name)")
+	fs.StringVar(&f.record.Name, "name", "", "unique name (default HOST:PORT of the URL)")
+	fs.StringVar(&f.record.Model, "model", "", "base model")
+	fs.StringVar(&f.record.Group, "group", "", "routing group")
+	fs.StringVar(&f.record.Engine, "engine", "", "engine kind: "+strings.Join(fleet.Engines(), ", "))
+	fs.IntVar(&f.record.BlockSize, "block-size", 0, "tokens a KV block (default asks the engine)")
+	fs.IntVar(&f.record.DPStart, "dp-start", 0, "first data-parallel rank")
+	fs.IntVar(&f.record.DPSize, "dp-size", 0, "number of data-parallel ranks (default 1)")
+	fs.IntVar(&f.record.MaxBatchedTokens, "max-batched-tokens", 0, "batch limit of the engine")
+	fs.IntVar(&f.record.TotalKVBlocks, "total-kv-blocks", 0, "KV capacity of a rank in blocks")
+	fs.StringArrayVar(&f.events, "kv-events", nil, "ZMQ endpoint of the KV events, [RANK=]tcp://HOST:PORT; repeatable")
+	fs.StringArrayVar(&f.replays, "replay", nil, "ZMQ endpoint of the replay socket, [RANK=]tcp://HOST:PORT; repeatable")
+	fs.StringToStringVar(&f.record.Labels, "label", nil, "label KEY=VALUE; repeatable")
+	fs.StringArrayVar(&f.record.Taints, "taint", nil, "taint; repeatable")
+	fs.StringArrayVar(&f.adapters, "adapter", nil, "LoRA adapter, NAME or NAME=ID; repeatable")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		given := 0
+		for _, name := range workerFlagNames() {
+			if cmd.Flags().Changed(name) {
+				given++
+			}
+		}
+		return t.run(func(ctx context.Context, c *call) error { return f.add(ctx, c, given) })(cmd, args)
+	}
+	return c
+}
+
+func workerFlagNames() []string {
+	return []string{
+		"id", "name", "model", "group", "engine", "block-size", "dp-start", "dp-size", "max-batched-tokens", "total-kv-blocks",
+		"kv-events", "replay", "label", "taint", "adapter",
+	}
+}
+
+// add puts the worker; given is how many of its flags were set.
+func (f *workerFlags) add(ctx context.Context, c *call, given int) error {
+	printed := func(w io.Writer, v worker) { printWorkers(w, v) }
+	if !strings.Contains(c.args[0], "://") {
+		if given > 0 {
+			return usage("worker add takes a FILE or flags, not both")
+		}
+		body, err := c.document(c.args[0])
+		if err != nil {
+			return err
+		}
+		ref, err := addressed(body)
+		if err != nil {
+			return err
+		}
+		return send(ctx, c, "PUT", workerPath(ref), body, printed)
+	}
+	rec, err := f.build(c.args[0])
+	if err != nil {
+		return err
+	}
+	ref := rec.Name
+	if rec.Name == "" {
+		ref = rec.ID.String()
+	}
+	return send(ctx, c, "PUT", workerPath(ref), rec, printed)
+}
+
+func (f *workerFlags) build(base string) (fleet.Record, error) {
+	rec := f.record
+	rec.URL, rec.ID = base, fleet.WorkerID(f.id)
+	if rec.Name == "" && rec.ID == 0 {
+		u, err := url.Parse(base)
+		if err != nil || u.Host == "" {
+			return rec, usage("URL: not allowed; allowed: http://HOST:PORT")
+		}
+		rec.Name = u.Host
+	}
+	var err error
+	if rec.KVEvents, err = byRank("--kv-events", f.events, rec.DPStart); err != nil {
+		return rec, err
+	}
+	if rec.Replay, err = byRank("--replay", f.replays, rec.DPStart); err != nil {
+		return rec, err
+	}
+	for _, a := range f.adapters {
+		name, id, numbered := strings.Cut(a, "=")
+		adapter := fleet.Adapter{Name: name}
+		if numbered {
+			if adapter.ID, err = strconv.ParseInt(id, 10, 64); err != nil {
+				return rec, usage("--adapter: %q is not allowed; allowed: NAME or NAME=ID with a whole number", a)
+			}
+		}
+		rec.Adapters = append(rec.Adapters, adapter)
+	}
+	return rec, nil
+}
+
+// byRank reads [RANK=]URL; without a rank the first one is meant.
+func byRank(flag string, values []string, first int) (map[int]string, error) {
+	out := map[int]string{}
+	for _, v := range values {
+		rank, endpoint := first, v
+		if r, rest, ok := strings.Cut(v, "="); ok && !strings.Contains(r, "://") {
+			n, err := strconv.Atoi(r)
+			if err != nil {
+				return nil, usage("%s: %q is not allowed; allowed: [RANK=]tcp://HOST:PORT", flag, v)
+			}
+			rank, endpoint = n, rest
+		}
+		if _, twice := out[rank]; twice {
+			return nil, usage("%s: rank %d is given twice", flag, rank)
+		}
+		out[rank] = endpoint
+	}
+	if len(out) == 0 {
+		return nil, nil
+	}
+	return out, nil
+}
+
+// addressed finds the name or id of a worker's document, for the path.
+func addressed(body []byte) (string, error) {
+	var who struct {
+		ID   fleet.WorkerID `json:"id"`
+		Name string         `json:"name"`
+	}
+	if err := json.Unmarshal(body, &who); err != nil {
+		return "", fmt.Errorf("read the worker's id and name: %w", err)
+	}
+	switch {
+	case who.Name != "":
+		return who.Name, nil
+	case who.ID != 0:
+		return who.ID.String(), nil
+	default:
+		return "", errors.New("the worker's document has neither name nor id")
+	}
+}
