@@ -1,23 +1,25 @@
 //go:build !wasip1
 
-package guest
+package guest_test
 
 import (
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/routerd/routerd/plugins/sdk/go/guest"
 )
 
 func TestNativeLogKeepsCutLines(t *testing.T) {
-	TakeLog()
-	Log(Warn, "short")
-	Log(Error, strings.Repeat("x", 600))
-	want := []Line{{Warn, "short"}, {Error, strings.Repeat("x", 512)}}
-	if d := cmp.Diff(want, TakeLog()); d != "" {
+	guest.TakeLog()
+	guest.Log(guest.Warn, "short")
+	guest.Log(guest.Error, strings.Repeat("x", 600))
+	want := []guest.Line{{guest.Warn, "short"}, {guest.Error, strings.Repeat("x", 512)}}
+	if d := cmp.Diff(want, guest.TakeLog()); d != "" {
 		t.Error(d)
 	}
-	if got := TakeLog(); len(got) != 0 {
+	if got := guest.TakeLog(); len(got) != 0 {
 		t.Errorf("lines taken twice: %v", got)
 	}
 }

@@ -13,8 +13,8 @@ import (
 
 // Batch is what the host would say about one request. Columns must be of equal
 // length, at least 1; a declared column that is not in the map is absent on
-// this host. Fields that are not in the map are 0, which means missing. Mask
-// nil keeps every row.
+// this host. Fields that are not in the map are 0, which means missing. An empty
+// Mask keeps every row.
 type Batch struct {
 	Columns map[string][]float64
 	Fields  map[string]float64
@@ -85,7 +85,7 @@ func checkBatch(p scorer.Plugin, b Batch) (rows int, err error) {
 		}
 		rows = len(col)
 	}
-	if b.Mask != nil && len(b.Mask) != rows {
+	if len(b.Mask) != 0 && len(b.Mask) != rows {
 		return 0, fmt.Errorf("the mask has %d rows, columns %d", len(b.Mask), rows)
 	}
 	clear(declared)
@@ -113,7 +113,7 @@ func (f *Frame) fill(b Batch) {
 	}
 	for row := range f.rows {
 		binary.LittleEndian.PutUint32(f.bytes[int(l.RowIDs)+4*row:], uint32(row))
-		if b.Mask == nil || b.Mask[row] {
+		if len(b.Mask) == 0 || b.Mask[row] {
 			f.bytes[int(l.Mask)+row] = 1
 		}
 	}
