@@ -55,11 +55,11 @@ const features = api.CoreFeaturesV2
 
 // validate has the engine decode and validate a module without compiling it to
 // native code.
-func validate(ctx context.Context, module []byte) error {
+func validate(ctx context.Context, module []byte) (err error) {
 	rt := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigInterpreter().
 		WithCoreFeatures(features).WithDebugInfoEnabled(false))
-	defer rt.Close(ctx)
-	_, err := rt.CompileModule(ctx, module)
+	defer func() { err = errors.Join(err, rt.Close(ctx)) }()
+	_, err = rt.CompileModule(ctx, module)
 	return err
 }
 
@@ -72,7 +72,7 @@ func compileInto(ctx context.Context, module []byte, dir string) (err error) {
 	defer func() { err = errors.Join(err, cache.Close(ctx)) }()
 	rt := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().
 		WithCoreFeatures(features).WithDebugInfoEnabled(false).WithCompilationCache(cache))
-	defer rt.Close(ctx)
+	defer func() { err = errors.Join(err, rt.Close(ctx)) }()
 	_, err = rt.CompileModule(ctx, module)
 	return err
 }

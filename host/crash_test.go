@@ -36,7 +36,7 @@ func changeUntilKilled(dir string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Println("open")
+	fmt.Fprintln(os.Stdout, "open")
 	for i := 1; ; i++ {
 		for name, wasm := range map[string][]byte{"low": lowest(), "high": highest()} {
 			if _, _, err := modules.Put(name, strings.NewReader(string(wasm)), ""); err != nil {
@@ -52,7 +52,7 @@ func changeUntilKilled(dir string) error {
 			if _, _, err := source.Activate(ctx, "default", info.Number, "test"); err != nil {
 				return err
 			}
-			fmt.Println("active", info.Number)
+			fmt.Fprintln(os.Stdout, "active", info.Number)
 		}
 	}
 }

@@ -37,7 +37,7 @@ type instance struct {
 
 	// carrier is not a request's context: it only carries the instance to host
 	// functions, which find it there.
-	carrier context.Context
+	carrier context.Context //nolint:containedctx // carries the instance, no request
 
 	rest     uint64        // fuel that may still be granted in this call
 	granted  uint64        // fuel granted in this call so far

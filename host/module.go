@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -287,13 +286,4 @@ func (m *module) close() error {
 // budget is the fuel of one call.
 func (r *Runtime) budget(m *abi.Manifest, rows int) uint64 {
 	return abi.CallBudget(m.Limits.FuelBase, m.Limits.FuelPerRow, r.cfg.FuelCap, rows)
-}
-
-// asLoadError makes sure that what a load ends with names a step.
-func asLoadError(err error) error {
-	var le *LoadError
-	if errors.As(err, &le) {
-		return err
-	}
-	return fmt.Errorf("load module: %w", err)
 }

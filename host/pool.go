@@ -9,9 +9,10 @@ import (
 )
 
 // pool holds the instances of one (module, configuration). Idle instances lie
-// in atomic slots; who finds none waits in order, and one goroutine makes
-// another instance off the request path while there are fewer than the most
-// allowed. Safe for concurrent use.
+// in atomic slots; who finds none waits in order. Whoever takes the last idle
+// one has another made off the request path, by one goroutine at a time, while
+// there are fewer than the most allowed: so there is one more than were ever in
+// use at once. Safe for concurrent use.
 type pool struct {
 	rt     *Runtime
 	module *module
@@ -21,6 +22,7 @@ type pool struct {
 
 	slots   []atomic.Pointer[instance] // idle ones
 	waiting atomic.Int32               // length of line, for the fast path
+	ahead   atomic.Bool                // another may be made before it is asked for
 
 	mu      sync.Mutex // guards all below
 	alive   int        // idle, in use or in the making
@@ -33,6 +35,9 @@ type pool struct {
 type waiter struct {
 	got chan *instance // capacity 1: whoever hands over never blocks
 }
+
+// spareInstances are kept alive in an idle pool: one and a spare.
+const spareInstances = 2
 
 // errPoolWait is that no instance came free in time.
 var errPoolWait = errors.New("no instance came free in time")
@@ -55,6 +60,7 @@ func newPool(r *Runtime, m *module, c *configuration, log *guestLog, ready []*in
 		p.slots[i].Store(in)
 		p.alive++
 	}
+	p.ahead.Store(p.alive < len(p.slots))
 	return p
 }
 
@@ -63,10 +69,24 @@ func newPool(r *Runtime, m *module, c *configuration, log *guestLog, ready []*in
 func (p *pool) get(ctx context.Context) (*instance, error) {
 	if p.waiting.Load() == 0 {
 		if in := p.idle(); in != nil {
+			if p.ahead.Load() && !p.anyIdle() {
+				p.mu.Lock()
+				p.grow()
+				p.mu.Unlock()
+			}
 			return in, nil
 		}
 	}
 	return p.wait(ctx)
+}
+
+func (p *pool) anyIdle() bool {
+	for i := range p.slots {
+		if p.slots[i].Load() != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // idle takes an instance out of the slots; nil when all are empty.
@@ -164,14 +184,15 @@ func (p *pool) keep(in *instance) bool {
 	return p.keep(in)
 }
 
-// discard throws an instance away after a fault. Another is made when one is
-// asked for, or at once when none is left.
+// discard throws an instance away after a fault. Another is made at once when
+// there is no spare left or somebody waits, else when one is asked for.
 func (p *pool) discard(in *instance) {
 	in.close()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.alive--
-	if p.alive == 0 || len(p.line) > 0 {
+	p.ahead.Store(!p.growing)
+	if p.alive < spareInstances || len(p.line) > 0 {
 		p.grow()
 	}
 }
@@ -183,6 +204,7 @@ func (p *pool) grow() {
 		return
 	}
 	p.growing = true
+	p.ahead.Store(false)
 	p.alive++
 	p.grower.Go(p.makeOne)
 }
@@ -198,11 +220,12 @@ func (p *pool) makeOne() {
 	p.growing = false
 	if err != nil {
 		// What set-up did once it may refuse later, when memory is short: the
-		// next call that finds no instance tries again.
+		// next call that has to wait tries again.
 		p.alive--
 		p.rt.metrics.growthFailed.Inc()
 		return
 	}
+	p.ahead.Store(p.alive < len(p.slots))
 	p.serve()
 	if len(p.line) > 0 {
 		p.grow()

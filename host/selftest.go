@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -212,12 +213,12 @@ func (g *generator) value(round, unit string) float64 {
 // Measure runs the self-test's frames over a module and returns the fuel that
 // they used. The module is treated as trusted if the Runtime's compiler is
 // InProcess.
-func (r *Runtime) Measure(ctx context.Context, wasm []byte, config json.RawMessage) (Measure, error) {
+func (r *Runtime) Measure(ctx context.Context, wasm []byte, config json.RawMessage) (out Measure, err error) {
 	m, err := r.load(ctx, wasm, Digest(wasm))
 	if err != nil {
 		return Measure{}, err
 	}
-	defer m.compiled.Close(ctx)
+	defer func() { err = errors.Join(err, m.close()) }()
 	c, err := m.configure(config)
 	if err != nil {
 		return Measure{}, err

@@ -106,6 +106,7 @@ func spec(uses ...string) policy.Spec {
 
 // lowest and highest prefer the first and the last row of a table.
 func lowest() []byte { return Guest{Name: "lowest"}.Bytes() }
+
 func highest() []byte {
 	return Guest{Name: "highest", Score: Column(0), ScoreTypes: ColumnTypes}.Bytes()
 }

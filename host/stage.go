@@ -38,8 +38,8 @@ func (r *Runtime) Stage(ctx context.Context, use string, wasm []byte, digest str
 	key := poolKey{digest, c.digest}
 	p, err := r.pools.get(ctx, key, func(ctx context.Context) (*pool, error) { return r.openPool(ctx, m, c) })
 	// The pool holds a reference to the module of its own.
-	if rerr := r.modules.release(digest); err != nil {
-		return nil, errors.Join(err, rerr)
+	if err := errors.Join(err, r.modules.release(digest)); err != nil {
+		return nil, err
 	}
 	return &stage{use: use, rt: r, key: key, pool: p, metrics: r.metrics.stage(m.manifest.Name)}, nil
 }
@@ -54,7 +54,7 @@ func (r *Runtime) openPool(ctx context.Context, m *module, c *configuration) (*p
 		}
 		return nil, err
 	}
-	for range 2 {
+	for range spareInstances {
 		if err := ctx.Err(); err != nil {
 			return fail(fmt.Errorf("set up module: %w", context.Cause(ctx)))
 		}

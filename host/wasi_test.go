@@ -72,10 +72,21 @@ func TestW10_WASIGivesNoAuthority(t *testing.T) {
 		args Code
 		want float64
 	}{
-		{"path_open", args(9, 5, 6), 8}, {"fd_read", args(4), 8}, {"fd_prestat_get", args(2), 8}, {"sock_accept", args(3), 8},
-		{"sock_recv", args(6), 8}, {"fd_close", args(1), 8}, {"path_readlink", args(6), 8}, {"proc_raise", args(1), 52},
-		{"fd_fdstat_set_rights", args(3, 1, 2), 52}, {"sched_yield", nil, 0}, {"args_get", args(2), 0}, {"environ_get", args(2), 0},
-		{"fd_write", args(4), 8}, {"clock_time_get", args(3, 1), 0}, {"clock_res_get", args(2), 0},
+		{"path_open", args(9, 5, 6), 8},
+		{"fd_read", args(4), 8},
+		{"fd_prestat_get", args(2), 8},
+		{"sock_accept", args(3), 8},
+		{"sock_recv", args(6), 8},
+		{"fd_close", args(1), 8},
+		{"path_readlink", args(6), 8},
+		{"proc_raise", args(1), 52},
+		{"fd_fdstat_set_rights", args(3, 1, 2), 52},
+		{"sched_yield", nil, 0},
+		{"args_get", args(2), 0},
+		{"environ_get", args(2), 0},
+		{"fd_write", args(4), 8},
+		{"clock_time_get", args(3, 1), 0},
+		{"clock_res_get", args(2), 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := one(t, constantOf(imports, Cat(tc.args, Call(where[tc.name]), Op(F64ConvertU)))); got != tc.want {

@@ -8,6 +8,7 @@ package pack
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -36,7 +37,7 @@ type Report struct {
 // this process: it is the caller's own, not a stranger's. An error is a
 // *host.LoadError or *abi.ManifestError where the module or manifest is at
 // fault.
-func Pack(ctx context.Context, wasm, manifest []byte, config json.RawMessage) (_ []byte, _ *Report, err error) {
+func Pack(ctx context.Context, wasm, manifest []byte, config json.RawMessage) ([]byte, *Report, error) {
 	m, err := abi.ParseManifest(manifest)
 	if err != nil {
 		return nil, nil, fmt.Errorf("pack module: %w", err)
@@ -74,13 +75,13 @@ func sealed(wasm []byte, m *abi.Manifest) ([]byte, error) {
 	return out, nil
 }
 
-func measure(ctx context.Context, wasm []byte, config json.RawMessage) (host.Measure, error) {
+func measure(ctx context.Context, wasm []byte, config json.RawMessage) (m host.Measure, err error) {
 	cfg := host.DefaultConfig()
 	cfg.FuelCap, cfg.CallDeadline = abi.MaxFuelBase, 10*time.Second
 	rt, err := host.New(cfg, slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		return host.Measure{}, err
 	}
-	defer rt.Close()
+	defer func() { err = errors.Join(err, rt.Close()) }()
 	return rt.Measure(ctx, wasm, config)
 }

@@ -38,7 +38,7 @@ func Sleb(v int64) []byte {
 	}
 }
 
-// Constants, locals, globals, calls and control.
+// I32 pushes an i32.
 func I32(v int32) Code { return append(Code{0x41}, Sleb(int64(v))...) }
 
 // I64 pushes an i64.
@@ -49,7 +49,7 @@ func F64(v float64) Code {
 	return binary.LittleEndian.AppendUint64(Code{0x44}, math.Float64bits(v))
 }
 
-// Get, Set and Tee are local.get, local.set and local.tee.
+// Get is local.get.
 func Get(i uint64) Code { return op(0x20, i) }
 
 // Set is local.set.
@@ -67,13 +67,13 @@ func SetGlobal(i uint64) Code { return op(0x24, i) }
 // Call is call.
 func Call(i uint64) Code { return op(0x10, i) }
 
-// Br is br, BrIf br_if.
+// Br is br.
 func Br(depth uint64) Code { return op(0x0c, depth) }
 
 // BrIf is br_if.
 func BrIf(depth uint64) Code { return op(0x0d, depth) }
 
-// Loop, Block and If wrap code without parameters and results.
+// Loop is loop … end without parameters and results.
 func Loop(body ...Code) Code { return wrap(0x03, body) }
 
 // Block is block … end.
@@ -86,7 +86,7 @@ func wrap(o byte, body []Code) Code {
 	return Cat(Code{o, 0x40}, Cat(body...), Code{0x0b})
 }
 
-// Load and store of i32, i64 and f64 at an offset.
+// Load32 is i32.load at an offset.
 func Load32(off uint64) Code { return append(Code{0x28, 2}, Uleb(off)...) }
 
 // LoadI64 is i64.load.
