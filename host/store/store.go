@@ -145,8 +145,10 @@ func (s *Store) Put(name string, r io.Reader, want string) (m Module, created bo
 	if err != nil {
 		return Module{}, false, fmt.Errorf("store module %q: %w", name, err)
 	}
-	defer os.Remove(tmp.Name())
-	defer tmp.Close()
+	defer func() {
+		_ = tmp.Close()
+		_ = os.Remove(tmp.Name()) // gone already when it was moved in
+	}()
 	sum := sha256.New()
 	n, err := io.Copy(io.MultiWriter(tmp, sum), io.LimitReader(r, MaxBytes+1))
 	if err != nil {
