@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math/rand"
 	"testing"
+
+	"github.com/routerd/routerd/host/meter"
 )
 
 // Random structured programs with their own price: each node can be written as wasm and run here, so that the
@@ -323,6 +325,53 @@ func TestBudgetIsExact(t *testing.T) {
 		}
 		if _, used, err := m.call(t, p.cost/2, "f", 0); err == nil && used <= p.cost/2 || err != nil && !errors.Is(err, errSpent) {
 			t.Errorf("seed %d: used %d of %d with half the price %d", seed, used, err, p.cost)
+		}
+	}
+}
+
+// worstDebt runs f(arg) with a slice of 1,000 and every grant as small as can be: it returns the largest debt
+// that a check met and how far below zero the call ended. No path may be charged more than 100 unchecked, and a
+// segment is at most 100 and its last instruction.
+func worstDebt(t *testing.T, wasm []byte, entry, arg uint64) (debt uint64, below int64) {
+	t.Helper()
+	out, err := decode(t, wasm).Rewrite(meter.Options{MemoryMaxPages: 64, StartFuel: slice, Slice: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := newMachine(t, out, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.exactly, m.rest = true, 10_000_000
+	m.fuel.Set(entry)
+	if _, err := m.mod.ExportedFunction("f").Call(t.Context(), arg); err != nil {
+		t.Fatal(err)
+	}
+	return m.debt, -int64(m.fuel.Get())
+}
+
+func TestNoPathIsChargedFarWithoutACheck(t *testing.T) {
+	for seed := range int64(300) {
+		p, _, wasm := newProgram(seed)
+		debt, below := worstDebt(t, wasm, p.cost, uint64(seed)*2654435761%(1<<32)) // p.cost is the entry price so far
+		if debt > 205 || below > 100 {
+			t.Errorf("seed %d: a check met a debt of %d, the call ended %d below zero", seed, debt, below)
+		}
+	}
+}
+
+func TestChecksInArmsNotTakenDoNotCount(t *testing.T) {
+	loop, nops := cat(0x03, 0x40, 0x01, 0x0b), repeat(40, 0x01)
+	for name, round := range map[string][]byte{
+		"then":            cat(get(0), 0x04, 0x40, loop, 0x0b, nops),
+		"then, with else": cat(get(0), 0x04, 0x40, loop, 0x05, nops, 0x0b),
+		"else":            cat(get(0), 0x45, 0x04, 0x40, nops, 0x05, loop, 0x0b),
+		"skipped block":   cat(0x02, 0x40, get(0), 0x45, 0x0d, 0, loop, 0x0b, nops),
+	} {
+		code := repeat(50, round)
+		debt, below := worstDebt(t, fnModule(one, nil, nil, code).bytes(), 1+uint64(len(code)+2)/16, 0)
+		if debt > 205 || below > 100 {
+			t.Errorf("%s: a check met a debt of %d, the call ended %d below zero", name, debt, below)
 		}
 	}
 }

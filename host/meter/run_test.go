@@ -34,12 +34,19 @@ type machine struct {
 	rest    uint64 // what may still be granted
 	granted uint64
 	refuels int
+	debt    uint64 // the largest that refuel met
+	exactly bool   // grant no more than the debt, so that each check meets all that was charged since the last
 }
 
 // refuel is the imported function.
 func (m *machine) refuel(_ context.Context, mod api.Module, _ []uint64) {
 	g := mod.ExportedGlobal(meter.FuelGlobal).(api.MutableGlobal)
-	grant, ok := meter.Grant(int64(g.Get()), m.rest, slice)
+	size := uint64(slice)
+	if m.exactly {
+		size = 1
+	}
+	m.debt = max(m.debt, -g.Get())
+	grant, ok := meter.Grant(int64(g.Get()), m.rest, size)
 	if !ok {
 		panic(errSpent)
 	}
