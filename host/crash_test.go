@@ -37,13 +37,13 @@ func changeUntilKilled(dir string) error {
 		return err
 	}
 	fmt.Fprintln(os.Stdout, "open")
-	for i := 1; ; i++ {
+	for {
 		for name, wasm := range map[string][]byte{"low": lowest(), "high": highest()} {
 			if _, _, err := modules.Put(name, strings.NewReader(string(wasm)), ""); err != nil {
 				return err
 			}
 			s := spec("module:" + name)
-			w := float64(i%1000) + 1
+			w := float64(time.Now().UnixNano()%1e9) / 1e3 // another spec each time
 			s.Scorers[0].Weight = &w
 			info, _, err := source.Put(ctx, "default", s, "test")
 			if err != nil {
