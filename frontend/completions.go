@@ -1,0 +1,70 @@
+package frontend
+
+import (
+	"github.com/routerd/routerd/core"
+	"github.com/routerd/routerd/prompt"
+	"github.com/routerd/routerd/upstream"
+)
+
+// chatCompletions serves POST /v1/chat/completions.
+func (s *Server) chatCompletions(x *exchange) error { return s.complete(x, s.chat) }
+
+// completions serves POST /v1/completions.
+func (s *Server) completions(x *exchange) error { return s.complete(x, s.text) }
+
+// complete reads the request, routes it and has its answer relayed.
+func (s *Server) complete(x *exchange, sc *scanner) error {
+	h := &x.ctx.Request.Header
+	// First of all, so that no routing header can come as a trailer.
+	upstream.StripRequest(h)
+	if err := sc.scan(x.ctx.Request.Body(), &x.scan); err != nil {
+		return err
+	}
+	if s.cfg.TrustHeaders {
+		if err := routingHeaders(h, &x.req); err != nil {
+			return err
+		}
+	}
+	key, adapter, ok := s.core.ResolveModel(x.scan.model, defaultGroup)
+	if !ok {
+		return &modelError{x.scan.model}
+	}
+	x.model = key.Model
+	r := &x.req
+	r.Kind, r.Surface, r.Partition, r.Adapter = core.Book, surfaceName, key, adapter
+	r.MaxTokens, r.Temperature, r.Streaming = x.scan.maxTokens, x.scan.temperature, x.scan.streaming
+	r.Arrival, r.RequestID = x.started, x.id
+	if err := x.begin(); err != nil {
+		return err
+	}
+	s.outbound(x)
+	s.readPrompt(x, sc.route)
+	return s.routeRequest(x)
+}
+
+// readPrompt finds the tokens of the prompt: ids in the request, else the
+// engine's, else an estimate of their number.
+func (s *Server) readPrompt(x *exchange, route prompt.Route) {
+	p := &x.req.Prompt
+	p.Salt = x.scan.salt
+	shape := promptShape{first: x.scan.prompt}
+	if route == prompt.Completions {
+		shape = shapeOf(x.scan.prompt)
+	}
+	if shape.tokens == nil && s.tokenizes(x.model) && shape.first != nil {
+		fields := x.scan.inputs
+		if shape.batch {
+			fields = firstOnly(fields, shape.first)
+		}
+		shape.tokens, _ = s.tokenizer.Tokenize(x.life, x.req.Partition, prompt.Input{Route: route, Model: x.scan.model, Fields: fields})
+	}
+	if shape.tokens == nil {
+		p.Count = len(shape.first)/bytesPerToken + shape.rest
+		return
+	}
+	if shape.rest == 0 {
+		p.Tokens = shape.tokens
+		return
+	}
+	s.facts.batch(s.core, &x.req, shape)
+}

@@ -1,0 +1,23 @@
+// Package frontend is the OpenAI-compatible proxy: it reads a request, asks the
+// core which worker serves it, and relays bytes between the two. It has no
+// routing logic of its own.
+//
+// It owns the client connections and the calls under way, and these rules:
+//
+//   - a request's body is scanned once for the routing fields and goes to the
+//     worker byte for byte; an answer is never re-encoded;
+//   - a booking is released exactly once, at the end of its attempt or of the
+//     answer's stream, whoever ends it;
+//   - a client that goes ends its request in whatever phase that is;
+//   - nothing is tried twice once the first byte of an answer has come;
+//   - errors to clients hold no address, no cause and no part of the body.
+//
+// Goroutines: fasthttp's, one a connection, on which everything of a request
+// runs; and the watcher of client connections. Serve waits for both.
+//
+//	s, err := frontend.New(frontend.DefaultConfig(), selection, tokenizer, client, engineTokenizes, log, registry)
+//	go s.Serve(listener)
+//	s.Ready(true)
+//	...
+//	err = s.Drain(ctx) // Serve returns nil once it is done
+package frontend

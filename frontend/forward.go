@@ -1,0 +1,147 @@
+package frontend
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strconv"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/routerd/routerd/core"
+	"github.com/routerd/routerd/upstream"
+)
+
+// firstRead is how much of an answer is read before it is begun; an answer that
+// fits goes out with its head in one write.
+const firstRead = 16 << 10
+
+// keptRefusal bounds a refusal that is kept while another worker is asked.
+const keptRefusal = 64 << 10
+
+// forward sends the request to the chosen worker and begins the client's
+// answer. again means that another worker is to be asked; then err says why,
+// nil for a refusal that is kept as the answer.
+func (s *Server) forward(x *exchange, sel *core.Selection) (again bool, err error) {
+	ep, err := s.endpoints.of(sel.Endpoint)
+	if err != nil {
+		s.log.Error("worker has no usable address", "worker", sel.Name, "request", x.id, "err", err)
+		return false, err
+	}
+	pinRank(&x.ctx.Request.Header, sel.Worker.Rank, s.facts.ranks(s.core, sel.Worker.ID))
+	resp := &x.ctx.Response
+	body, err := s.upstream.Do(&x.call, ep, &x.ctx.Request, &resp.Header)
+	if err != nil {
+		if e, ok := errors.AsType[*upstream.Error](err); ok {
+			s.suspect(x, sel, e)
+		}
+		return s.mayRetry(x, err), err
+	}
+	x.body, x.status = body, resp.StatusCode()
+	s.suspects.answered(sel.Worker.ID)
+	x.dress(sel)
+	if x.status == fasthttp.StatusServiceUnavailable && s.mayTryOther(x) && s.budget.spend() {
+		if x.keep() {
+			return true, nil
+		}
+		s.budget.refund()
+	}
+	if err := s.relay(x); err != nil {
+		s.brokeOff(x, sel, err)
+		return false, err
+	}
+	return false, nil
+}
+
+// dress turns the head of the worker's answer into the client's.
+func (x *exchange) dress(sel *core.Selection) {
+	h := &x.ctx.Response.Header
+	upstream.StripResponse(h)
+	h.Set(headerRequestID, x.id)
+	h.Set(headerWorker, sel.Name)
+	h.SetBytesV(headerRank, strconv.AppendUint(nil, uint64(sel.Worker.Rank), 10))
+	h.Set(headerDecision, sel.DecisionID)
+}
+
+// relay begins the client's answer. What is there whole goes out at once; else
+// the stream takes the exchange over.
+func (s *Server) relay(x *exchange) error {
+	resp := &x.ctx.Response
+	resp.Header.SetProtocol([]byte("HTTP/1.1")) // whatever the worker speaks
+	x.meter.begin(bytes.HasPrefix(resp.Header.ContentType(), []byte("text/event-stream")), s.facts.blockSize(s.core, x.req.Partition))
+	size := x.body.Size()
+	switch {
+	case x.old:
+		return s.relayWhole(x)
+	case x.ended: // a refusal that was kept in vain
+		x.answerKept()
+		return nil
+	case !x.meter.events && x.head == nil:
+		if err := x.readFirst(size); err != nil {
+			return err
+		}
+		if x.ended {
+			x.answerKept()
+			return nil
+		}
+	}
+	x.streaming = true
+	resp.SetBodyStream(&stream{x}, int(size))
+	// Of events, the head goes before the first, which may take long. A body of
+	// known length is relayed read by read only once the head is out. Of other
+	// chunked answers the first piece is at hand, and goes with the head.
+	resp.ImmediateHeaderFlush = x.meter.events || size >= 0
+	return nil
+}
+
+// readFirst makes one read of the body, all of it if the worker has it ready.
+// An error is returned only when nothing came.
+func (x *exchange) readFirst(size int64) error {
+	if size == 0 {
+		x.ended = true
+		return nil
+	}
+	x.scratch = x.s.buffers.get()
+	buf := *x.scratch
+	n, err := x.body.Read(buf)
+	if n == 0 && err != io.EOF { //nolint:errorlint // a reader returns it as it is
+		return err
+	}
+	x.head = buf[:n]
+	x.ended = err == io.EOF || int64(n) == size
+	x.feed(x.head)
+	return nil
+}
+
+// relayWhole serves a client of HTTP/1.0, which knows no chunks: the answer is
+// held until it is complete.
+func (s *Server) relayWhole(x *exchange) error {
+	all, err := io.ReadAll(io.LimitReader(x.body, maxPlainBytes+1))
+	if err != nil {
+		return err
+	}
+	if len(all) > maxPlainBytes {
+		return errTooLong
+	}
+	x.ended, x.head = true, all
+	x.feed(all)
+	x.answerKept()
+	return nil
+}
+
+// keep reads a refusal, so that its connection and booking can be given back;
+// false means that it is too long and has to be relayed.
+func (x *exchange) keep() bool {
+	all, err := io.ReadAll(io.LimitReader(x.body, keptRefusal))
+	x.head = all
+	x.readErr = err
+	x.ended = err == nil && len(all) < keptRefusal
+	return x.ended
+}
+
+// answerKept answers with the body that is held whole. It is copied: its buffer
+// goes back before the answer is written.
+func (x *exchange) answerKept() {
+	x.ctx.Response.SetBody(x.head)
+	x.head = nil
+}

@@ -1,0 +1,108 @@
+package frontend
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/routerd/routerd/core"
+	"github.com/routerd/routerd/core/reserve"
+	"github.com/routerd/routerd/upstream"
+)
+
+// routeRequest asks the core for a worker and sends the request there; until
+// the first byte of an answer it may do so again.
+func (s *Server) routeRequest(x *exchange) error {
+	s.budget.earn()
+	var last error
+	for {
+		sel, err := s.selectWorker(x)
+		if err != nil {
+			return s.noOther(x, last, err)
+		}
+		x.sel = sel
+		again, err := s.forward(x, sel)
+		if !again {
+			return err
+		}
+		last = err
+		kind := reserve.Completed // a refusal is an answer
+		if err != nil {
+			kind = outcomeOf(err)
+		}
+		x.drop(kind)
+		x.req.Exclude = append(x.req.Exclude, sel.Worker)
+		x.req.Attempt++
+		s.metrics.retries.Inc()
+	}
+}
+
+// noOther ends a request that no further worker takes: with what the last one
+// did, if there was one. A refusal that was kept is the answer then.
+func (s *Server) noOther(x *exchange, last, err error) error {
+	switch {
+	case x.req.Attempt == 0 || x.cause(nil) != nil:
+		return err
+	case last != nil:
+		return last
+	}
+	x.answerKept()
+	return nil
+}
+
+// selectWorker makes one booking. Workers that failed lately are left out as
+// long as others are there.
+func (s *Server) selectWorker(x *exchange) (*core.Selection, error) {
+	req := &x.req
+	tried := len(req.Exclude)
+	if req.Pin == nil {
+		req.Exclude = s.suspects.appendTo(req.Exclude)
+	}
+	sel, err := s.core.Select(x.life, req)
+	if len(req.Exclude) == tried {
+		return sel, err
+	}
+	req.Exclude = slices.Clip(req.Exclude[:tried])
+	if e, ok := errors.AsType[*core.Error](err); ok && e.Code == core.CodeNoCandidates {
+		return s.core.Select(x.life, req)
+	}
+	return sel, err
+}
+
+// mayRetry tells whether a failed attempt may be followed by another, and takes
+// that from the budget. A worker that did not answer in time may still be at
+// work, so that is not repeated.
+func (s *Server) mayRetry(x *exchange, err error) bool {
+	if !s.mayTryOther(x) {
+		return false
+	}
+	e, ok := errors.AsType[*upstream.Error](err)
+	if !ok || !e.Retryable() || e.Timeout && e.Phase != upstream.PhaseDial {
+		return false
+	}
+	return s.budget.spend()
+}
+
+// mayTryOther tells whether another worker may be asked at all.
+func (s *Server) mayTryOther(x *exchange) bool {
+	return x.req.Pin == nil && int(x.req.Attempt) < s.cfg.Retries && x.cause(nil) == nil
+}
+
+// suspect notes a worker that failed on the network before it answered.
+func (s *Server) suspect(x *exchange, sel *core.Selection, err *upstream.Error) {
+	if err.Cancelled || err.Phase == upstream.PhasePrepare {
+		return
+	}
+	s.suspects.failed(sel.Worker.ID)
+	s.brokeOff(x, sel, err)
+}
+
+// brokeOff counts and logs a worker's failure, unless it is the client that
+// has gone.
+func (s *Server) brokeOff(x *exchange, sel *core.Selection, err error) {
+	if x.cause(nil) != nil {
+		return
+	}
+	s.metrics.workerFailed(sel.Name)
+	s.log.Warn("worker failed", "worker", sel.Name, "rank", sel.Worker.Rank, "request", x.id,
+		"attempt", x.req.Attempt, "err", err)
+}

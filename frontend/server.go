@@ -1,0 +1,179 @@
+package frontend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/valyala/fasthttp"
+
+	"github.com/routerd/routerd/clientwatch"
+	"github.com/routerd/routerd/core"
+	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/prompt"
+	"github.com/routerd/routerd/upstream"
+)
+
+// Selector is what the frontend asks the core for.
+type Selector interface {
+	Select(ctx context.Context, req *core.Request) (*core.Selection, error)
+	ResolveModel(name, group string) (key fleet.PartitionKey, adapter string, ok bool)
+	Models(group string) []core.ModelCard
+	Partitions() []core.PartitionView
+}
+
+// Tokenizer turns a prompt into token ids, or says why it has none.
+type Tokenizer interface {
+	Tokenize(ctx context.Context, key fleet.PartitionKey, in prompt.Input) ([]uint32, prompt.Outcome)
+}
+
+const (
+	headLimit     = 32 << 10 // bytes of a request's head
+	writeBuffer   = 4 << 10
+	relayBuffer   = 8 << 10          // of one body of known length
+	readPatience  = 30 * time.Second // for head and body of a request
+	idlePatience  = 2 * time.Minute  // for the next request of a connection
+	poolSweep     = 100 * time.Millisecond
+	retryLater    = time.Second // Retry-After of a router that ends
+	defaultGroup  = ""          // routing group of this surface
+	surfaceName   = "frontend"
+	linger        = time.Second // for a client that still sends what was refused
+	lingerAtMost  = 64 << 20    // bytes that are read away meanwhile
+	maxPlainBytes = 64 << 20    // of an answer that has to be held whole
+)
+
+// Server is the OpenAI-compatible surface. Its methods are safe for concurrent
+// use.
+type Server struct {
+	cfg       Config
+	core      Selector
+	tokenizer Tokenizer
+	upstream  *upstream.Client
+	tokenizes func(model string) bool
+	log       *slog.Logger
+	metrics   *metrics
+	http      *fasthttp.Server
+	budget    retryBudget
+	suspects  suspects
+	facts     facts
+	endpoints endpoints
+	buffers   buffers
+	ids       requestIDs
+	calls     calls
+	chat      *scanner
+	text      *scanner
+	routes    map[string]*route
+	notReady  atomic.Bool
+	serving   atomic.Bool
+}
+
+// New makes a server for a configuration; an error names the field that is out
+// of range or the metric that is registered twice. tokenizes tells whether the
+// engine of a base model tokenises for it. Nothing runs before Serve.
+func New(
+	cfg Config, selection Selector, tokenizer Tokenizer, client *upstream.Client, tokenizes func(model string) bool,
+	log *slog.Logger, reg prometheus.Registerer,
+) (*Server, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("frontend configuration: %w", err)
+	}
+	m, err := newMetrics(reg)
+	if err != nil {
+		return nil, fmt.Errorf("frontend metrics: %w", err)
+	}
+	s := &Server{
+		cfg: cfg, core: selection, tokenizer: tokenizer, upstream: client, tokenizes: tokenizes, log: log, metrics: m,
+	}
+	s.chat, s.text = newScanner(prompt.Chat), newScanner(prompt.Completions)
+	s.routes = s.routeTable()
+	s.budget.fill()
+	s.ids.start()
+	s.calls.start()
+	s.http = &fasthttp.Server{
+		Handler:                      s.handle,
+		ErrorHandler:                 s.refuseParse,
+		Logger:                       lineLogger{log},
+		ReadBufferSize:               headLimit,
+		WriteBufferSize:              writeBuffer,
+		ReadTimeout:                  readPatience,
+		IdleTimeout:                  idlePatience,
+		ConnState:                    s.calls.connState,
+		MaxIdleWorkerDuration:        poolSweep,
+		MaxRequestBodySize:           int(cfg.MaxBody),
+		NoDefaultServerHeader:        true,
+		NoDefaultContentType:         true,
+		SecureErrorLogMessage:        true,
+		DisablePreParseMultipartForm: true,
+		CloseOnShutdown:              true,
+	}
+	return s, nil
+}
+
+// ErrServed is returned by every Serve but the first.
+var ErrServed = errors.New("frontend: Serve was called before")
+
+// Serve answers the clients of ln until Drain has ended, and closes ln. A
+// server serves once.
+func (s *Server) Serve(ln net.Listener) error {
+	if s.serving.Swap(true) {
+		return ErrServed
+	}
+	wc := clientwatch.DefaultConfig()
+	wc.HalfClose = clientwatch.HalfClose(s.cfg.HalfClose)
+	watcher, err := clientwatch.New(wc)
+	if err != nil {
+		return fmt.Errorf("watch clients: %w", err)
+	}
+	var watching sync.WaitGroup
+	var watchErr error
+	watching.Go(func() { watchErr = watcher.Run(context.Background()) })
+	err = s.serve(&listener{Listener: watcher.Wrap(ln)})
+	err = errors.Join(err, watcher.Close())
+	watching.Wait()
+	return errors.Join(err, watchErr)
+}
+
+// serve accepts until Drain has ended. A listener that comes after the drain
+// has begun is closed at once.
+func (s *Server) serve(ln net.Listener) error {
+	if !s.calls.open(ln) {
+		return ln.Close()
+	}
+	if err := s.http.Serve(ln); err != nil {
+		return fmt.Errorf("accept clients: %w", err)
+	}
+	s.calls.waitDrained()
+	return nil
+}
+
+// Ready tells whether the server takes requests; it does from the start. While
+// it does not, and once Drain was called, /health and all requests are answered
+// 503.
+func (s *Server) Ready(ready bool) { s.notReady.Store(!ready) }
+
+// refuseParse answers a request that fasthttp could not read. The connection
+// is closed after it.
+func (s *Server) refuseParse(ctx *fasthttp.RequestCtx, err error) {
+	if c, ok := ctx.Conn().(*conn); ok {
+		c.linger.Store(true)
+	}
+	a := answerTo(&parseError{err})
+	a.write(&ctx.Response)
+	s.metrics.refused(a.status)
+	s.log.Debug("request cannot be read", "status", a.status, "reason", a.code)
+}
+
+// lineLogger takes fasthttp's lines, which are about single connections and may
+// quote a request: only the constant part goes on.
+type lineLogger struct{ log *slog.Logger }
+
+// Printf logs the format alone.
+func (l lineLogger) Printf(format string, _ ...any) {
+	l.log.Debug("http connection", "format", format)
+}

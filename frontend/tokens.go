@@ -1,0 +1,107 @@
+package frontend
+
+import (
+	"github.com/routerd/routerd/prompt"
+)
+
+// bytesPerToken is the estimate for prompts whose tokens are not known.
+const bytesPerToken = 4
+
+// promptShape is what the prompt field of a completion holds.
+type promptShape struct {
+	tokens []uint32 // of the first prompt, when the request brings ids; else nil
+	first  []byte   // raw value of the first prompt
+	rest   int      // tokens of the others of a batch, estimated for text
+	batch  bool
+}
+
+// shapeOf reads a prompt: a text, an array of texts, of ids, or of arrays of
+// ids. Anything else is taken for a text: the worker will judge it.
+func shapeOf(raw []byte) promptShape {
+	whole := promptShape{first: raw}
+	if len(raw) == 0 || raw[0] != '[' {
+		return whole
+	}
+	r := &reader{data: raw}
+	switch r.pos++; first(r) {
+	case '"', '[':
+	default:
+		ids, ok := idsOf(raw)
+		if ok {
+			whole.tokens = ids
+		}
+		return whole
+	}
+	shape := promptShape{batch: true}
+	for n := 0; ; n++ {
+		r.space()
+		element, err := r.value()
+		if err != nil {
+			return whole
+		}
+		tokens := len(element) / bytesPerToken
+		ids, isIDs := idsOf(element)
+		if isIDs {
+			tokens = len(ids)
+		}
+		if n == 0 {
+			shape.first, shape.tokens = element, ids
+		} else {
+			shape.rest += tokens
+		}
+		r.space()
+		if !r.take(',') {
+			shape.batch = n > 0
+			return shape
+		}
+	}
+}
+
+func first(r *reader) byte {
+	r.space()
+	return r.peek()
+}
+
+// idsOf reads an array of token ids; ok is false for anything else. An empty
+// array has no ids.
+func idsOf(raw []byte) (ids []uint32, ok bool) {
+	if len(raw) < 2 || raw[0] != '[' {
+		return nil, false
+	}
+	r := &reader{data: raw, pos: 1}
+	ids = make([]uint32, 0, len(raw)/5+1)
+	for {
+		r.space()
+		start := r.pos
+		if !r.digits() {
+			return nil, false
+		}
+		var id uint64
+		for _, c := range raw[start:r.pos] {
+			if id = id*10 + uint64(c-'0'); id > 1<<32-1 {
+				return nil, false
+			}
+		}
+		ids = append(ids, uint32(id))
+		r.space()
+		if r.take(']') {
+			return ids, true
+		}
+		if !r.take(',') {
+			return nil, false
+		}
+	}
+}
+
+// firstOnly returns the fields with the prompt replaced by the first of its
+// batch.
+func firstOnly(fields []prompt.Field, first []byte) []prompt.Field {
+	out := make([]prompt.Field, len(fields))
+	copy(out, fields)
+	for i := range out {
+		if out[i].Name == "prompt" {
+			out[i].Value = first
+		}
+	}
+	return out
+}
