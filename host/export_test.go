@@ -12,6 +12,12 @@ import (
 // CompileChildBody is a child's work without its limits.
 var CompileChildBody = compileChild
 
+// LimitSelf limits this process as a compile child does.
+var LimitSelf = limitSelf
+
+// OutOfMemory tells a child's last words of memory from others.
+var OutOfMemory = outOfMemory
+
 // NewInterpreted is New with the engine's interpreter.
 func NewInterpreted(cfg Config, log *slog.Logger) (*Runtime, error) {
 	return newRuntime(cfg, log, nil, wazero.NewRuntimeConfigInterpreter())

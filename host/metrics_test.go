@@ -1,0 +1,86 @@
+package host_test
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/routerd/routerd/core/policy"
+	"github.com/routerd/routerd/host"
+)
+
+func TestMetricsTellCallsFaultsAndWhatIsHeld(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	rt, err := host.New(host.DefaultConfig(), slog.New(slog.DiscardHandler), reg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := rt.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	wasm := hostileInACall()["unreachable"].guest.Bytes()
+	s, err := rt.Stage(context.Background(), "module:test", wasm, host.Digest(wasm), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if _, _, err := score(s, 2); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, _ = s.Score(context.Background(), badTable(s, 2), make([]float64, 2), &policy.StageReport{})
+	_, _, _ = score(s, 1025)
+	got := values(t, reg)
+	if got["routerd_plugin_fuel_total{test}"] == 0 || got["routerd_plugin_memory_bytes"] == 0 {
+		t.Errorf("fuel or memory is 0: %v", got)
+	}
+	want := map[string]float64{
+		"routerd_plugin_calls_total{test}":              4,
+		"routerd_plugin_faults_total{test,unreachable}": 1,
+		"routerd_plugin_faults_total{test,capacity}":    1,
+		"routerd_plugin_modules":                        1,
+		"routerd_plugin_growth_failures_total":          0,
+		"routerd_plugin_log_dropped_total{test}":        0,
+	}
+	for name, v := range want {
+		if diff := cmp.Diff(v, got[name]); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if n := values(t, reg)["routerd_plugin_instances"]; n != 0 {
+		t.Errorf("instances after close: got %v", n)
+	}
+}
+
+// values reads counters and gauges as name{label values}.
+func values(t *testing.T, reg *prometheus.Registry) map[string]float64 {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			var labels []string
+			for _, l := range m.GetLabel() {
+				labels = append(labels, l.GetValue())
+			}
+			name := f.GetName()
+			if len(labels) > 0 {
+				name += "{" + strings.Join(labels, ",") + "}"
+			}
+			out[name] = m.GetCounter().GetValue() + m.GetGauge().GetValue()
+		}
+	}
+	return out
+}
