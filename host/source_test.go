@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -419,13 +420,16 @@ func TestSwapUnderLoad(t *testing.T) {
 			}
 		})
 	}
-	var memory []int64
+	var memory []int64 // heap after a collection plus guest memory
 	for i := int64(1); i <= swaps; i++ {
 		began.Store(i)
 		b.activate(t, "default", int(2+i%2))
 		returned.Store(i)
 		if i%(swaps/10) == 0 {
-			memory = append(memory, b.rt.Usage().Memory)
+			var m runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&m)
+			memory = append(memory, int64(m.HeapAlloc)+b.rt.Usage().Memory)
 		}
 	}
 	close(stop)
@@ -433,6 +437,9 @@ func TestSwapUnderLoad(t *testing.T) {
 	t.Logf("%d calls during %d swaps; memory %v", calls.Load(), swaps, memory)
 	if faults.Load() != 0 || stale.Load() != 0 || wrong.Load() != 0 {
 		t.Errorf("%d faults, %d decisions by an old revision, %d wrong rows, want 0", faults.Load(), stale.Load(), wrong.Load())
+	}
+	if first, last := memory[1], memory[len(memory)-1]; last > first+8<<20 {
+		t.Errorf("memory rose from %d to %d bytes", first, last)
 	}
 	if u := b.rt.Usage(); u.Modules > 2 || u.Pools > 2 || u.Memory > 64<<20 {
 		t.Errorf("usage after the swaps: got %+v, want the active revision's and at most one more", u)
