@@ -20,6 +20,7 @@ type sharedEntry[V any] struct {
 	ready chan struct{} // closed when value and err are set
 	value V
 	err   error
+	gone  bool // the maker's request ended before the value was made
 }
 
 func newShared[K comparable, V any](closeValue func(V) error) *shared[K, V] {
@@ -48,10 +49,7 @@ func (s *shared[K, V]) get(ctx context.Context, key K, build func(context.Contex
 			var none V
 			return none, errors.Join(fmt.Errorf("wait for a module that is being loaded: %w", context.Cause(ctx)), s.leave(key, e))
 		}
-		if e.err == nil {
-			return e.value, nil
-		}
-		if !errors.Is(e.err, context.Canceled) && !errors.Is(e.err, context.DeadlineExceeded) || ctx.Err() != nil {
+		if !e.gone || ctx.Err() != nil {
 			return e.value, e.err
 		}
 	}
@@ -60,7 +58,7 @@ func (s *shared[K, V]) get(ctx context.Context, key K, build func(context.Contex
 func (s *shared[K, V]) build(ctx context.Context, key K, e *sharedEntry[V], build func(context.Context) (V, error)) (V, error) {
 	v, err := build(ctx)
 	s.mu.Lock()
-	e.value, e.err = v, err
+	e.value, e.err, e.gone = v, err, err != nil && ctx.Err() != nil
 	if err != nil {
 		delete(s.entries, key)
 	}
