@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"log/slog"
 	"time"
 
@@ -40,3 +41,20 @@ func Idle(s policy.Scorer) (n int) {
 	}
 	return n
 }
+
+// Shared is what modules and pools are counted with.
+type Shared struct{ s *shared[string, int] }
+
+// NewShared makes one that closes its values with closeValue.
+func NewShared(closeValue func(int) error) Shared { return Shared{newShared[string](closeValue)} }
+
+// Get is get.
+func (s Shared) Get(ctx context.Context, key string, build func(context.Context) (int, error)) (int, error) {
+	return s.s.get(ctx, key, build)
+}
+
+// Release is release.
+func (s Shared) Release(key string) error { return s.s.release(key) }
+
+// Len is len.
+func (s Shared) Len() int { return s.s.len() }
