@@ -11,8 +11,6 @@ import (
 	"strings"
 
 	"github.com/valyala/fasthttp"
-
-	"github.com/routerd/routerd/host/store"
 )
 
 // exchange is one request and its answer. It is owned by the handler and dies
@@ -40,34 +38,57 @@ func (s *Server) admitted(h *fasthttp.RequestHeader) bool {
 	return r != nil && r.access == public || s.authorised(h)
 }
 
-// boundBody says how large the body may be once the head is there. Who lacks
-// the token gets none of theirs read.
+// droppedBody marks, between boundBody and the handler, a request whose body is
+// not read, with the reason. A caller's own is removed.
+const (
+	droppedBody = "Routerd-Dropped-Body"
+	notAllowed  = "not allowed"
+	tooLarge    = "too large"
+)
+
+// boundBody says how large the body may be once the head is there. The body of
+// a request that is refused by its head, above all one without the token, is
+// not read: the handler answers at once and the connection ends.
 func (s *Server) boundBody(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
-	path, _ := split(h)
-	r, _, _ := s.find(string(h.Method()), path)
-	most := int64(1) // 0 would be the server's default
-	if r != nil && s.admitted(h) {
-		switch r.body {
-		case moduleBody:
-			most = store.MaxBytes
-		case jsonBody:
-			most = maxJSON
-		}
+	h.Del(droppedBody)
+	length := h.ContentLength() // -1 is chunked
+	if length != -1 && length <= 0 {
+		return fasthttp.RequestConfig{}
 	}
-	return fasthttp.RequestConfig{MaxRequestBodySize: int(min(most, s.cfg.MaxBody))}
+	x := &exchange{}
+	err := s.locate(h, x)
+	most := int64(0)
+	if err == nil {
+		most = min(x.route.bodyLimit(), s.cfg.MaxBody)
+	}
+	reason := ""
+	switch {
+	case err != nil || most == 0:
+		reason = notAllowed
+	case int64(length) > most:
+		reason = tooLarge
+	default:
+		return fasthttp.RequestConfig{MaxRequestBodySize: int(most)}
+	}
+	h.SetContentLength(0)
+	h.Del(fasthttp.HeaderExpect)
+	h.Set(droppedBody, reason)
+	return fasthttp.RequestConfig{}
 }
 
 // refuseParse answers what cannot be read.
 func (s *Server) refuseParse(rc *fasthttp.RequestCtx, err error) {
-	f := parseFailure(err)
-	if f.Code == CodeTooLarge && f.status == 0 && !s.admitted(&rc.Request.Header) {
-		f = unauthorised()
-	}
+	endAfter(rc)
+	rc.Response.Reset()
+	answerFailure(rc, parseFailure(err))
+}
+
+// endAfter ends the connection after the answer, in a way that a client which
+// still sends gets the answer.
+func endAfter(rc *fasthttp.RequestCtx) {
 	if c, ok := rc.Conn().(*conn); ok {
 		c.lingers.Store(true)
 	}
-	rc.Response.Reset()
-	answerFailure(rc, f)
 }
 
 // handle finds the route, checks the token, runs the handler and writes its
@@ -81,10 +102,15 @@ func (s *Server) handle(ctx context.Context, rc *fasthttp.RequestCtx) {
 	if err != nil {
 		f = classify(err)
 		if f.Code == CodeInternal {
-			s.log.Error("admin request failed", slog.String("path", clip(string(rc.Request.Header.RequestURI()))), slog.String("err", redact(err.Error())))
+			path, _ := split(&rc.Request.Header)
+			s.log.Error("admin request failed", slog.String("path", clip(path)), slog.String("err", redact(err.Error())))
 		}
 		rc.Response.Reset()
 		answerFailure(rc, f)
+	}
+	if len(rc.Request.Header.Peek(droppedBody)) > 0 {
+		endAfter(rc)
+		rc.SetConnectionClose()
 	}
 	if x.route != nil && x.route.mutates() {
 		s.audit(x, f)
@@ -100,6 +126,23 @@ func (s *Server) call(ctx context.Context, x *exchange) (err error) {
 		}
 	}()
 	h := &x.rc.Request.Header
+	if err := s.locate(h, x); err != nil {
+		return err
+	}
+	switch string(h.Peek(droppedBody)) {
+	case "":
+		return x.route.handle(s, ctx, x)
+	case tooLarge:
+		most := min(x.route.bodyLimit(), s.cfg.MaxBody)
+		return &failure{Code: CodeTooLarge, Message: "the request's body is too large", Details: Details{Step: "read", Allowed: fmt.Sprintf("%d bytes", most)}}
+	default:
+		return invalid("body", "this path takes none", "an empty body")
+	}
+}
+
+// locate checks everything about a request but its body: token, path, name,
+// query.
+func (s *Server) locate(h *fasthttp.RequestHeader, x *exchange) (err error) {
 	if !s.admitted(h) {
 		return unauthorised()
 	}
@@ -115,7 +158,7 @@ func (s *Server) call(ctx context.Context, x *exchange) (err error) {
 	if x.query, err = parseQuery(query, r.query); err != nil {
 		return err
 	}
-	return r.handle(s, ctx, x)
+	return nil
 }
 
 // parseQuery takes only the parameters of the route, each once.

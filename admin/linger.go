@@ -1,8 +1,10 @@
 package admin
 
 import (
+	"errors"
 	"io"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -15,7 +17,52 @@ const (
 	lingerBytes = 32 << 20
 )
 
-type listener struct{ net.Listener }
+// connections are those that are open, so that the last ones can be cut.
+type connections struct {
+	mu   sync.Mutex // guards all
+	open map[*conn]struct{}
+	cut  bool
+}
+
+// add reports whether the connection may live.
+func (s *connections) add(c *conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cut {
+		return false
+	}
+	if s.open == nil {
+		s.open = map[*conn]struct{}{}
+	}
+	s.open[c] = struct{}{}
+	return true
+}
+
+func (s *connections) remove(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.open, c)
+}
+
+// closeAll cuts what is open and what still comes.
+func (s *connections) closeAll() error {
+	s.mu.Lock()
+	open := s.open
+	s.open, s.cut = nil, true
+	s.mu.Unlock()
+	var errs []error
+	for c := range open {
+		if err := c.Conn.Close(); !errors.Is(err, net.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+type listener struct {
+	net.Listener
+	conns *connections
+}
 
 // Accept wraps the connection.
 func (l listener) Accept() (net.Conn, error) {
@@ -23,12 +70,17 @@ func (l listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &conn{Conn: c}, nil
+	wrapped := &conn{Conn: c, conns: l.conns}
+	if !l.conns.add(wrapped) {
+		return nil, errors.Join(net.ErrClosed, c.Close())
+	}
+	return wrapped, nil
 }
 
 // conn is a connection that can linger.
 type conn struct {
 	net.Conn
+	conns   *connections
 	lingers atomic.Bool
 }
 
@@ -40,5 +92,6 @@ func (c *conn) Close() error {
 			_, _ = io.CopyN(io.Discard, c.Conn, lingerBytes) // whatever ends it, the connection is closed
 		}
 	}
+	c.conns.remove(c)
 	return c.Conn.Close()
 }

@@ -49,6 +49,18 @@ type param struct{ name, doc string }
 // mutates tells whether the route changes something.
 func (r *route) mutates() bool { return r.method != fasthttp.MethodGet }
 
+// bodyLimit is the largest body in bytes; 0 is none at all.
+func (r *route) bodyLimit() int64 {
+	switch r.body {
+	case moduleBody:
+		return store.MaxBytes
+	case jsonBody:
+		return maxJSON
+	default:
+		return 0
+	}
+}
+
 // match compares a path's raw segments with the pattern and returns the
 // decoded one that stands for the name.
 func (r *route) match(segments []string) (name string, ok bool) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -19,6 +20,8 @@ const (
 	idlePatience = 2 * time.Minute  // for the next request of a connection
 	callPatience = 2 * time.Minute  // for one change, such as compiling modules
 	stopPatience = 5 * time.Second  // for running calls when Run ends
+	cutPatience  = 2 * time.Second  // for calls that were cancelled
+	cutPoll      = 5 * time.Millisecond
 	poolSweep    = 100 * time.Millisecond
 	minToken     = 16 // bytes
 )
@@ -56,7 +59,10 @@ type Server struct {
 	log    *slog.Logger
 	routes []route
 	http   *fasthttp.Server
+	conns  connections
 	cancel context.CancelCauseFunc // ends the calls
+
+	stopped atomic.Bool // Shutdown was called
 }
 
 // New makes a server. Nothing runs before Serve.
@@ -91,19 +97,40 @@ func New(cfg Config, parts Parts, log *slog.Logger) (*Server, error) {
 
 // Serve answers the clients of ln until Shutdown and closes ln.
 func (s *Server) Serve(ln net.Listener) error {
-	if err := s.http.Serve(listener{ln}); err != nil {
+	err := s.http.Serve(listener{ln, &s.conns})
+	if err == nil && !s.stopped.Load() {
+		err = errors.New("the listener was closed")
+	}
+	if err != nil {
 		return fmt.Errorf("serve admin API: %w", err)
 	}
 	return nil
 }
 
-// Shutdown takes no new connection and waits for the running calls; when ctx
-// ends first, they are cancelled and the rest is an error.
+// Shutdown takes no new connection and waits for the running calls. When ctx
+// ends first they are cancelled and every connection is cut; that is no error,
+// since clients of this API can repeat what they asked.
 func (s *Server) Shutdown(ctx context.Context) error {
+	s.stopped.Store(true)
 	err := s.http.ShutdownWithContext(ctx)
 	s.cancel(errors.New("the admin API has stopped"))
+	if ctx.Err() != nil {
+		err = errors.Join(s.conns.closeAll(), s.waitCut())
+	}
 	if err != nil {
 		return fmt.Errorf("stop admin API: %w", err)
+	}
+	return nil
+}
+
+// waitCut waits for the calls whose connections were cut.
+func (s *Server) waitCut() error {
+	tick := time.NewTicker(cutPoll)
+	defer tick.Stop()
+	for deadline := time.Now().Add(cutPatience); s.http.GetOpenConnectionsCount() > 0; <-tick.C {
+		if time.Now().After(deadline) {
+			return errors.New("a call did not end when it was cancelled")
+		}
 	}
 	return nil
 }
