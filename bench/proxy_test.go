@@ -1,0 +1,157 @@
+package bench_test
+
+import (
+	"bytes"
+	"testing"
+	"time"
+)
+
+const (
+	callers = 32 // keep-alive connections
+	rounds  = 7
+	alone   = 100 // requests a round of the one caller that has the proxy for itself
+)
+
+// contender is one way to the workers.
+type contender struct {
+	name   string
+	target *child // whose CPU time is told: the proxy; the workers where there is none
+	crowd  crowd
+	single crowd
+
+	rate  series // requests a second of the crowd
+	cpu   series // microseconds a request of the crowd
+	first series // median microseconds to the first byte, of the crowd
+	quick series // the same, of the single caller
+}
+
+// startContenders starts the workers and all ways to them.
+func startContenders(tb testing.TB) []*contender {
+	tb.Helper()
+	fleet := startChild(tb, "worker")
+	all := []*contender{
+		{name: "direct", target: fleet},
+		{name: "relay", target: startChild(tb, "relay", fleet.addrs...)},
+		{name: "router", target: startChild(tb, "router", fleet.addrs...)},
+		{name: "router-wasm", target: startChild(tb, "router-with-module", append([]string{buildKVAware(tb)}, fleet.addrs...)...)},
+	}
+	for _, c := range all {
+		var err error
+		if c.crowd, err = assemble(callers, c.target.addrs); err != nil {
+			tb.Fatal(err)
+		}
+		tb.Cleanup(func() { c.crowd.close() })
+		c.single = c.crowd[:1]
+	}
+	return all
+}
+
+// BenchmarkProxy compares ways to the same workers, in turns: none (direct), a
+// bare relay, and the whole router with the native and with the Go-written
+// policy. CPU time is that of the proxy's process alone.
+func BenchmarkProxy(b *testing.B) {
+	all := startContenders(b)
+	for _, bc := range []struct {
+		name    string
+		request []byte
+		count   int // requests of each caller in a round
+	}{
+		{"unary-1KB", request(1<<10, false), 250},
+		{"unary-512KB", request(512<<10, false), 12},
+		{"sse-100-chunks", request(1<<10, true), 25},
+	} {
+		b.Run(bc.name, func(b *testing.B) {
+			for _, c := range all {
+				c.rate, c.cpu, c.first, c.quick = nil, nil, nil, nil
+				if _, _, err := c.crowd.run(bc.request, bc.count/4); err != nil {
+					b.Fatalf("%s: %v", c.name, err)
+				}
+			}
+			for i := range rounds {
+				for k := range all {
+					all[(i+k)%len(all)].round(b, bc.request, bc.count)
+				}
+			}
+			compare(b, all)
+		})
+	}
+}
+
+func (c *contender) round(b *testing.B, request []byte, count int) {
+	before, err := c.target.cpu()
+	if err != nil {
+		b.Fatalf("%s: %v", c.name, err)
+	}
+	took, first, err := c.crowd.run(request, count)
+	if err != nil {
+		b.Fatalf("%s: %v", c.name, err)
+	}
+	after, err := c.target.cpu()
+	if err != nil {
+		b.Fatalf("%s: %v", c.name, err)
+	}
+	_, quick, err := c.single.run(request, alone)
+	if err != nil {
+		b.Fatalf("%s: %v", c.name, err)
+	}
+	n := float64(len(c.crowd) * count)
+	c.rate.add(n / took.Seconds())
+	c.cpu.add(micros(after-before) / n)
+	c.first.add(micros(first[len(first)/2]))
+	c.quick.add(micros(quick[len(quick)/2]))
+}
+
+// compare tells the figures of each, and its ratios by round to the direct way
+// and to the relay.
+func compare(b *testing.B, all []*contender) {
+	direct, relay := all[0], all[1]
+	var names []string
+	told := map[string]figures{}
+	for _, c := range all {
+		f := figures{
+			"req/s":              c.rate.median(),
+			"cpu-us/req":         c.cpu.median(),
+			"ttfb-p50-us":        c.first.median(),
+			"single-ttfb-p50-us": c.quick.median(),
+		}
+		if c != direct {
+			f["x-direct-req/s"] = c.rate.over(direct.rate)
+			f["single-ttfb-added-us"] = c.quick.minus(direct.quick)
+		}
+		if c != direct && c != relay {
+			f["x-relay-req/s"] = c.rate.over(relay.rate)
+			f["x-relay-cpu"] = c.cpu.over(relay.cpu)
+		}
+		names, told[c.name] = append(names, c.name), f
+	}
+	report(b, names, told)
+}
+
+func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
+
+// What is compared must do the same work: the same bytes come back on all ways.
+func TestAllWaysBringTheSameAnswer(t *testing.T) {
+	all := startContenders(t)
+	for _, tc := range []struct {
+		name    string
+		request []byte
+		want    []byte
+	}{
+		{"unary", request(1<<10, false), unaryAnswer()},
+		{"large", request(512<<10, false), unaryAnswer()},
+		{"stream", request(1<<10, true), append(bytes.Repeat([]byte(event), eventCount), done...)},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			for _, c := range all {
+				for range 2 { // on a kept connection as well
+					if _, err := c.crowd[0].do(tc.request); err != nil {
+						t.Fatalf("%s: %v", c.name, err)
+					}
+					if got := c.crowd[0].body; !bytes.Equal(got, tc.want) {
+						t.Errorf("%s: got %d bytes, want %d", c.name, len(got), len(tc.want))
+					}
+				}
+			}
+		})
+	}
+}
