@@ -287,3 +287,11 @@ func checkAddress(addr string) error {
 	}
 	return nil
 }
+
+// NearestFlag is the flag of fs whose name is closest to name, "" for none that
+// is close.
+func NearestFlag(fs *pflag.FlagSet, name string) string {
+	var known []string
+	fs.VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
+	return nearest(name, known)
+}

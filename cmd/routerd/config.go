@@ -1,0 +1,75 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/routerd/routerd/internal/config"
+)
+
+func configCommand() *cobra.Command {
+	c := &cobra.Command{Use: "config", Short: "Look at the configuration", Args: cobra.NoArgs}
+	c.AddCommand(
+		&cobra.Command{
+			Use: "print", Short: "Print the effective configuration and where each value came from",
+			Example: "  routerd config print -c routerd.yaml", Args: cobra.NoArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				loaded, err := loadConfig(cmd)
+				if err != nil {
+					return err
+				}
+				text, err := loaded.YAML()
+				if err != nil {
+					return err
+				}
+				_, err = cmd.OutOrStdout().Write(text)
+				return err
+			},
+		},
+		&cobra.Command{
+			Use: "check", Short: "Check the configuration; say nothing when it is right",
+			Example: "  routerd config check -c routerd.yaml", Args: cobra.NoArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				_, err := loadConfig(cmd)
+				return err
+			},
+		},
+	)
+	for _, sub := range c.Commands() {
+		configFlags(sub)
+	}
+	return c
+}
+
+// configFlags gives a command -c and a flag for every key.
+func configFlags(c *cobra.Command) {
+	c.Flags().StringP("config", "c", "", "configuration file (YAML)")
+	config.AddFlags(c.Flags())
+}
+
+func loadConfig(cmd *cobra.Command) (*config.Loaded, error) {
+	file, err := cmd.Flags().GetString("config")
+	if err != nil {
+		return nil, err
+	}
+	loaded, err := config.Load(config.Input{File: file, Env: os.Environ(), Flags: cmd.Flags()})
+	if err != nil {
+		if bad, ok := errors.AsType[*config.Error](err); ok {
+			return nil, usageError{bad}
+		}
+		return nil, err
+	}
+	return loaded, nil
+}
+
+// nearestFlag is what a bad flag error adds: the known flag that is closest.
+func nearestFlag(cmd *cobra.Command, err error) string {
+	_, name, ok := strings.Cut(err.Error(), "unknown flag: --")
+	if !ok {
+		return ""
+	}
+	return config.NearestFlag(cmd.Flags(), name)
+}

@@ -1,0 +1,110 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/fx"
+
+	"github.com/routerd/routerd/admin"
+	"github.com/routerd/routerd/catalog"
+	"github.com/routerd/routerd/catalog/api"
+	"github.com/routerd/routerd/core"
+	"github.com/routerd/routerd/host"
+	"github.com/routerd/routerd/host/store"
+	"github.com/routerd/routerd/internal/config"
+)
+
+// adminModule is the admin API. It starts before the frontend and stops after
+// it, so that it tells of a drain.
+func adminModule() fx.Option {
+	return fx.Module("admin", fx.Provide(newReadiness, newAdmin), fx.Invoke(serveAdmin))
+}
+
+// readiness is whether the frontend takes requests; nil means ready.
+type readiness struct{ reason atomic.Pointer[string] }
+
+func newReadiness() *readiness {
+	r := &readiness{}
+	r.set("starting")
+	return r
+}
+
+func (r *readiness) set(reason string) { r.reason.Store(&reason) }
+
+func (r *readiness) check() error {
+	if reason := *r.reason.Load(); reason != "" {
+		return errors.New(reason)
+	}
+	return nil
+}
+
+// adminParts are what the admin API shows and changes.
+type adminParts struct {
+	fx.In
+
+	Modules    *store.Store
+	Policies   *host.PolicySource
+	Workers    *catalog.Reconciler
+	Source     *api.Source
+	Core       *core.SelectionCore
+	Caches     *caches
+	Gatherer   prometheus.Gatherer
+	Readiness  *readiness
+	DataDir    *dataDir
+	Addresses  *addresses
+	Configured config.Config
+	Log        *slog.Logger
+}
+
+func newAdmin(p adminParts) (*admin.Server, error) {
+	file := p.Configured.Admin.TokenFile
+	if file == "" {
+		file = p.DataDir.file("admin.token")
+	}
+	token, err := admin.LoadOrMakeToken(file)
+	if err != nil {
+		return nil, err
+	}
+	p.Addresses.token = token
+	ac := admin.DefaultConfig()
+	ac.MaxBody, ac.MetricsPublic, ac.Token = int64(p.Configured.Admin.MaxBody), p.Configured.Admin.MetricsPublic, token
+	return admin.New(ac, admin.Parts{
+		Modules: p.Modules, Policies: p.Policies, Workers: p.Workers, WorkerSource: p.Source, Partitions: p.Core,
+		Kv: p.Caches, Decisions: p.Core.Decisions(), Metrics: p.Gatherer, Ready: p.Readiness.check,
+	}, p.Log.With("component", "admin"))
+}
+
+// serveAdmin opens the listener at start and ends its calls at stop.
+func serveAdmin(lc fx.Lifecycle, cfg config.Config, s *admin.Server, addr *addresses, failed failures) {
+	var ln net.Listener
+	served := make(chan struct{})
+	lc.Append(fx.Hook{
+		OnStart: func(ctx context.Context) (err error) {
+			ln, err = listen(ctx, "admin.listen", cfg.Admin.Listen)
+			if err != nil {
+				return err
+			}
+			addr.admin = ln.Addr().String()
+			go func() {
+				defer close(served)
+				if err := s.Serve(ln); err != nil {
+					failed.report(fmt.Errorf("admin API: %w", err))
+				}
+			}()
+			return nil
+		},
+		OnStop: func(ctx context.Context) error {
+			err := s.Shutdown(ctx)
+			// A server that is stopped before it began to serve would begin now.
+			_ = ln.Close()
+			<-served
+			return err
+		},
+	})
+}

@@ -1,0 +1,265 @@
+package app_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/host"
+	"github.com/routerd/routerd/internal/app"
+	"github.com/routerd/routerd/internal/config"
+	"github.com/routerd/routerd/sim"
+)
+
+func TestMain(m *testing.M) {
+	host.RunCompileChild() // the test binary is its own compile child
+	goleak.VerifyTestMain(m,
+		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"))
+}
+
+// client leaves no idle connections behind.
+var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+
+func engine(t *testing.T, name string, change func(*sim.Config)) *sim.Engine {
+	t.Helper()
+	c := sim.DefaultConfig()
+	c.Name, c.Model = name, "m"
+	if change != nil {
+		change(&c)
+	}
+	e, err := sim.New(c, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return e
+}
+
+func settings(t *testing.T, engines ...*sim.Engine) config.Config {
+	t.Helper()
+	cfg := config.DefaultConfig()
+	cfg.DataDir = t.TempDir()
+	cfg.Frontend.Listen, cfg.Admin.Listen = "127.0.0.1:0", "127.0.0.1:0"
+	for i, e := range engines {
+		rec, err := fleet.Record{
+			Name: fmt.Sprintf("w%d", i+1), URL: e.URL(), Model: "m", KVEvents: e.EventEndpoints(), Replay: e.ReplayEndpoints(),
+		}.Normalised()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.Workers.Static = append(cfg.Workers.Static, rec)
+	}
+	return cfg
+}
+
+func start(t *testing.T, cfg config.Config) *app.App {
+	t.Helper()
+	a, err := app.Start(t.Context(), cfg, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func complete(t *testing.T, a *app.App, prompt string) *http.Response {
+	t.Helper()
+	body := fmt.Sprintf(`{"model":"m","prompt":%q,"max_tokens":4}`, prompt)
+	resp, err := client.Post(a.FrontendURL()+"/v1/completions", "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil || resp.Body.Close() != nil {
+		t.Fatal(err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		t.Fatalf("status %d: %s", resp.StatusCode, answer)
+	}
+	return resp
+}
+
+func admin(t *testing.T, a *app.App, path string, out any) int {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, a.AdminURL()+path, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+a.Token())
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil || resp.Body.Close() != nil {
+		t.Fatal(err)
+	}
+	if out != nil {
+		if err := json.Unmarshal(answer, out); err != nil {
+			t.Fatalf("%v in %s", err, answer)
+		}
+	}
+	return resp.StatusCode
+}
+
+func TestARequestGoesToTheWorkerThatHoldsItsPrefix(t *testing.T) {
+	a := start(t, settings(t, engine(t, "e1", nil), engine(t, "e2", nil), engine(t, "e3", nil)))
+	defer func() {
+		if err := a.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}()
+	for topic := range 6 {
+		text := strings.Repeat(fmt.Sprintf("topic %d ", topic), 100)
+		first := complete(t, a, text+"one").Header.Get("x-routerd-worker")
+		waitForBlocks(t, a, first)
+		for _, more := range []string{"two", "three"} {
+			if got := complete(t, a, text+more).Header.Get("x-routerd-worker"); got != first {
+				t.Errorf("topic %d went to %s, its prefix is on %s", topic, got, first)
+			}
+		}
+	}
+}
+
+// waitForBlocks waits until the index has at least the blocks that the engine
+// published with its last answer.
+func waitForBlocks(t *testing.T, a *app.App, worker string) {
+	t.Helper()
+	deadline := time.After(10 * time.Second)
+	last, same := -1, 0
+	for same < 3 {
+		var got struct {
+			Partitions []struct {
+				Ranks []struct {
+					Name string `json:"name"`
+					KV   struct {
+						Blocks map[string]int `json:"blocks"`
+					} `json:"kv"`
+				} `json:"ranks"`
+			} `json:"partitions"`
+		}
+		admin(t, a, "/v1/partitions", &got)
+		for _, r := range got.Partitions[0].Ranks {
+			if r.Name != worker {
+				continue
+			}
+			if n := r.KV.Blocks["device"]; n > 0 && n == last {
+				same++
+			} else {
+				last, same = n, 0
+			}
+		}
+		select {
+		case <-deadline:
+			t.Fatalf("no blocks of %s arrived", worker)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func TestReadinessTellsOfTheDrainAndStopReturnsErrGrace(t *testing.T) {
+	e := engine(t, "e1", func(c *sim.Config) { c.DecodePerToken = 20 * time.Millisecond })
+	cfg := settings(t, e)
+	cfg.Frontend.Grace = config.Duration(200 * time.Millisecond)
+	a := start(t, cfg)
+	if got := admin(t, a, "/readyz", nil); got != http.StatusOK {
+		t.Errorf("readyz %d after the start", got)
+	}
+	resp, err := client.Post(a.FrontendURL()+"/v1/completions", "application/json",
+		strings.NewReader(`{"model":"m","prompt":"x","max_tokens":100000,"ignore_eos":true,"stream":true}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if _, err := io.ReadFull(resp.Body, make([]byte, 10)); err != nil {
+		t.Fatal(err)
+	}
+	stopped := make(chan error, 1)
+	go func() { stopped <- a.Stop(context.Background()) }()
+	for admin(t, a, "/readyz", nil) != http.StatusServiceUnavailable {
+		select {
+		case err := <-stopped:
+			t.Fatalf("stopped before readiness fell: %v", err)
+		case <-time.After(time.Millisecond):
+		}
+	}
+	if err := <-stopped; !errors.Is(err, app.ErrGrace) {
+		t.Errorf("got %v, want ErrGrace", err)
+	}
+}
+
+func TestOneProcessOwnsTheDataDirectory(t *testing.T) {
+	cfg := settings(t)
+	a := start(t, cfg)
+	if _, err := app.Start(t.Context(), cfg, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "in use by another routerd") {
+		t.Errorf("a second start gave %v", err)
+	}
+	if err := a.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+	again := start(t, cfg)
+	if err := again.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestATakenPortNamesItsFlag(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ln.Close() }()
+	for _, key := range []string{"frontend.listen", "admin.listen"} {
+		cfg := settings(t)
+		if key == "admin.listen" {
+			cfg.Admin.Listen = ln.Addr().String()
+		} else {
+			cfg.Frontend.Listen = ln.Addr().String()
+		}
+		if _, err := app.Start(t.Context(), cfg, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "--"+key) {
+			t.Errorf("%s taken: got %v", key, err)
+		}
+	}
+}
+
+func TestADuplicateStaticWorkerStopsTheStart(t *testing.T) {
+	cfg := settings(t)
+	for range 2 {
+		rec, err := fleet.Record{Name: "w1", URL: "http://127.0.0.1:1"}.Normalised()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.Workers.Static = append(cfg.Workers.Static, rec)
+	}
+	if _, err := app.Start(t.Context(), cfg, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "workers.static") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestTheTokenFileIsMadeForTheOwnerAlone(t *testing.T) {
+	cfg := settings(t)
+	a := start(t, cfg)
+	defer func() { _ = a.Stop(t.Context()) }()
+	info, err := os.Stat(cfg.DataDir + "/admin.token")
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+}

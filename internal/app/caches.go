@@ -1,0 +1,134 @@
+package app
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/routerd/routerd/admin"
+	"github.com/routerd/routerd/catalog"
+	"github.com/routerd/routerd/core"
+	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/indexer"
+	"github.com/routerd/routerd/indexer/exact"
+	"github.com/routerd/routerd/ingress/zmq"
+	"github.com/routerd/routerd/kvcache"
+)
+
+// caches joins the partitions' indexes, which the core asks, with the event
+// streams that feed them. It is safe for concurrent use.
+type caches struct {
+	ingress *zmq.DirectIngress
+
+	mu    sync.Mutex // guards parts
+	parts map[fleet.PartitionKey]*partitionCache
+}
+
+var (
+	_ core.KvIndexSource = (*caches)(nil)
+	_ catalog.Listeners  = (*caches)(nil)
+	_ core.KvIndex       = (*partitionCache)(nil)
+	_ zmq.Sink           = (*partitionCache)(nil)
+	_ admin.KvStatus     = (*caches)(nil)
+)
+
+func newCaches(ingress *zmq.DirectIngress) *caches {
+	return &caches{ingress: ingress, parts: map[fleet.PartitionKey]*partitionCache{}}
+}
+
+// partitionCache is one partition's index with what its streams say of
+// themselves.
+type partitionCache struct {
+	indexer.Indexer
+	trusted sync.Map // fleet.Worker → bool
+}
+
+// State takes over whether a stream can be trusted.
+func (p *partitionCache) State(w fleet.Worker, s zmq.Status) { p.trusted.Store(w, s.Trusted) }
+
+// Trusted tells whether the rank's stream lost nothing.
+func (p *partitionCache) Trusted(w fleet.Worker) bool {
+	v, ok := p.trusted.Load(w)
+	return ok && v == true
+}
+
+// Open returns the partition's index; it stays when the partition is empty.
+func (c *caches) Open(key fleet.PartitionKey, blockSize int) (core.KvIndex, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.parts[key]
+	if p == nil {
+		p = &partitionCache{Indexer: exact.New(blockSize)}
+		c.parts[key] = p
+	}
+	return p, nil
+}
+
+func (c *caches) part(key fleet.PartitionKey) *partitionCache {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.parts[key]
+}
+
+// Listen subscribes to one rank's events.
+func (c *caches) Listen(l catalog.Listening) error {
+	p := c.part(l.Partition)
+	if p == nil {
+		return fmt.Errorf("partition %s has no index", l.Partition)
+	}
+	names := adapterNames(l.Adapters)
+	return c.ingress.Register(zmq.Source{
+		Worker: l.Worker, Name: l.Name, DPStart: uint32(l.DPStart), DPSize: uint32(l.DPSize),
+		Engine: l.Engine, Endpoint: l.Endpoint, Replay: l.Replay, Sink: p,
+		AdapterName: func(id int64) (string, bool) { n, ok := names[id]; return n, ok },
+	})
+}
+
+// Unlisten ends the subscription, then forgets the rank.
+func (c *caches) Unlisten(key fleet.PartitionKey, w fleet.Worker) {
+	c.ingress.Unregister(w)
+	if p := c.part(key); p != nil {
+		p.Remove(w)
+		p.trusted.Delete(w)
+	}
+}
+
+// Status tells how a rank's cache stands.
+func (c *caches) Status(key fleet.PartitionKey, w fleet.Worker, hashes bool) admin.KV {
+	kv := admin.KV{Blocks: map[string]int{}, Dropped: map[string]uint64{}}
+	for _, t := range kvcache.AllTiers() {
+		kv.Blocks[t.String()] = 0
+	}
+	if st, ok := c.ingress.Status(w); ok {
+		kv.Trusted, kv.LastSeq, kv.Dropped = st.Trusted, st.LastSeq, st.Dropped
+	}
+	p := c.part(key)
+	if p == nil {
+		return kv
+	}
+	for t, n := range p.Blocks(w) {
+		kv.Blocks[kvcache.Tier(t).String()] = n
+	}
+	if hashes {
+		kv.Hashes = map[string][]string{}
+		for t, hs := range p.Hashes(w) {
+			for _, h := range hs {
+				kv.Hashes[t.String()] = append(kv.Hashes[t.String()], h.String())
+			}
+		}
+	}
+	return kv
+}
+
+// adapterNames reads catalog.Listening.Adapters.
+func adapterNames(lines string) map[int64]string {
+	names := map[int64]string{}
+	for line := range strings.Lines(lines) {
+		id, name, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
+		if n, err := strconv.ParseInt(id, 10, 64); err == nil {
+			names[n] = name
+		}
+	}
+	return names
+}

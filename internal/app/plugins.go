@@ -1,0 +1,69 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/fx"
+
+	"github.com/routerd/routerd/host"
+	"github.com/routerd/routerd/host/store"
+	"github.com/routerd/routerd/internal/config"
+)
+
+// pluginsModule runs guest modules and keeps policies.
+func pluginsModule(ctx context.Context) fx.Option {
+	return fx.Module("plugins",
+		fx.Provide(newRuntime),
+		fx.Provide(func(opened *closers, rt *host.Runtime, modules *store.Store, cfg config.Config, d *dataDir, log *slog.Logger) (*host.PolicySource, error) {
+			return newPolicySource(ctx, opened, rt, modules, cfg, d, log)
+		}),
+	)
+}
+
+func newRuntime(opened *closers, cfg config.Config, d *dataDir, log *slog.Logger, reg prometheus.Registerer) (*host.Runtime, error) {
+	child, err := host.NewChild()
+	if err != nil {
+		return nil, fmt.Errorf("find this program for compiling: %w", err)
+	}
+	hc := host.DefaultConfig()
+	hc.Compiler = child
+	if hc.CacheDir, err = d.compiledDir(); err != nil {
+		return nil, fmt.Errorf("make the folder of compiled modules: %w", err)
+	}
+	hc.CallDeadline = cfg.Plugins.CallDeadline.Std()
+	hc.PoolWait = cfg.Plugins.PoolWait.Std()
+	hc.MemoryLimit = int64(cfg.Plugins.MemoryLimit)
+	hc.FuelCap = cfg.Plugins.FuelCap
+	rt, err := host.New(hc, log.With("component", "host"), reg)
+	if err != nil {
+		return nil, err
+	}
+	opened.add(rt.Close)
+	return rt, nil
+}
+
+func newPolicySource(
+	ctx context.Context, opened *closers, rt *host.Runtime, modules *store.Store, cfg config.Config, d *dataDir, log *slog.Logger,
+) (*host.PolicySource, error) {
+	pc := host.PolicyConfig{
+		Dir: d.file("policies"), Default: cfg.Routing.Default, Seeds: cfg.Policies,
+		Models: map[string]string{}, GuardOff: cfg.Plugins.Guard == "off",
+	}
+	for _, r := range cfg.Routing.Rules {
+		pc.Rules = append(pc.Rules, host.Rule{Model: r.Model, Group: r.Group, Policy: r.Policy})
+	}
+	for name, m := range cfg.Models {
+		if m.Policy != "" {
+			pc.Models[name] = m.Policy
+		}
+	}
+	ps, err := host.OpenPolicySource(ctx, rt, modules, pc, log.With("component", "policies"))
+	if err != nil {
+		return nil, err
+	}
+	opened.add(ps.Close)
+	return ps, nil
+}

@@ -1,0 +1,107 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/fx"
+
+	"github.com/routerd/routerd/core"
+	"github.com/routerd/routerd/frontend"
+	"github.com/routerd/routerd/internal/config"
+	"github.com/routerd/routerd/prompt"
+	"github.com/routerd/routerd/upstream"
+)
+
+// proxyModule is the OpenAI-compatible frontend and its client to workers.
+func proxyModule() fx.Option {
+	return fx.Module("proxy", fx.Provide(newUpstream, newTokenizer, newFrontend), fx.Invoke(serveFrontend))
+}
+
+func newUpstream(lc fx.Lifecycle, cfg config.Config, reg prometheus.Registerer, failed failures, opened *closers) (*upstream.Client, error) {
+	uc := upstream.DefaultConfig()
+	uc.FirstByteTimeout = cfg.Frontend.FirstByteTimeout.Std()
+	if err := uc.Validate(); err != nil {
+		return nil, err
+	}
+	c := upstream.New(uc)
+	if err := c.Register(reg); err != nil {
+		return nil, err
+	}
+	opened.add(func() error { c.Close(); return nil })
+	background(lc, failed, "idle connection sweep", c.Run)
+	return c, nil
+}
+
+func newTokenizer(c *core.SelectionCore, client *upstream.Client, reg prometheus.Registerer, opened *closers) (*prompt.Tokenizer, error) {
+	t, err := prompt.New(prompt.DefaultConfig(), c, client, reg)
+	if err != nil {
+		return nil, err
+	}
+	opened.add(func() error { t.Close(); return nil })
+	return t, nil
+}
+
+func newFrontend(
+	cfg config.Config, c *core.SelectionCore, t *prompt.Tokenizer, client *upstream.Client, log *slog.Logger, reg prometheus.Registerer,
+) (*frontend.Server, error) {
+	f := cfg.Frontend
+	fc := frontend.Config{
+		MaxBody: int64(f.MaxBody), Grace: f.Grace.Std(), ForwardedFor: f.ForwardedFor,
+		Retries: f.Retries, HalfClose: f.HalfClose, TrustHeaders: f.TrustHeaders,
+	}
+	tokenizes := func(model string) bool {
+		m, ok := cfg.Models[model]
+		return !ok || m.Tokenize == "engine"
+	}
+	return frontend.New(fc, c, t, client, tokenizes, log.With("component", "frontend"), reg)
+}
+
+// serveFrontend opens the listener at start; at stop it lets requests end for
+// the grace.
+func serveFrontend(lc fx.Lifecycle, cfg config.Config, s *frontend.Server, addr *addresses, ready *readiness, failed failures) {
+	var ln net.Listener
+	served := make(chan struct{})
+	lc.Append(fx.Hook{
+		OnStart: func(ctx context.Context) (err error) {
+			ln, err = listen(ctx, "frontend.listen", cfg.Frontend.Listen)
+			if err != nil {
+				return err
+			}
+			addr.frontend = ln.Addr().String()
+			go func() {
+				defer close(served)
+				if err := s.Serve(ln); err != nil {
+					failed.report(fmt.Errorf("frontend: %w", err))
+				}
+			}()
+			ready.set("")
+			return nil
+		},
+		OnStop: func(ctx context.Context) error {
+			ready.set("draining")
+			err := s.Drain(ctx)
+			// A server that is stopped before it began to serve would begin now.
+			_ = ln.Close()
+			<-served
+			if errors.Is(err, frontend.ErrGrace) {
+				addr.drained = ErrGrace
+				return nil
+			}
+			return err
+		},
+	})
+}
+
+// listen opens a listener; the error names the key that set the address.
+func listen(ctx context.Context, key, address string) (net.Listener, error) {
+	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("--%s %s: %w", key, address, err)
+	}
+	return ln, nil
+}

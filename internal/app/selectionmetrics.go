@@ -1,0 +1,70 @@
+package app
+
+import (
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/routerd/routerd/core"
+)
+
+// selectionMetrics publishes what the core tells of its decisions.
+type selectionMetrics struct {
+	decisions *prometheus.CounterVec
+	faults    *prometheus.CounterVec
+	conflicts prometheus.Counter
+	turns     prometheus.Counter
+	seconds   *prometheus.HistogramVec
+	released  *prometheus.CounterVec
+}
+
+var _ core.Telemetry = (*selectionMetrics)(nil)
+
+func newSelectionMetrics(reg prometheus.Registerer) *selectionMetrics {
+	m := &selectionMetrics{
+		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "routerd_selection_decisions_total",
+			Help: "Selections by surface, kind, policy revision, who chose, and error code (empty for an answer).",
+		}, []string{"surface", "kind", "policy", "revision", "by", "code"}),
+		faults: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "routerd_selection_policy_faults_total",
+			Help: "Faults of policies during selections, by policy, code and reason.",
+		}, []string{"policy", "code", "reason"}),
+		conflicts: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "routerd_selection_conflicts_total",
+			Help: "Decisions made again because another booking came first.",
+		}),
+		turns: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "routerd_selection_turns_total",
+			Help: "Decisions that took a turn after two conflicts.",
+		}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "routerd_selection_duration_seconds",
+			Help: "Time of a selection from start to end.", Buckets: prometheus.ExponentialBuckets(10e-6, 2.5, 14),
+		}, []string{"surface"}),
+		released: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "routerd_selection_released_total",
+			Help: "Reservations that ended, by outcome.",
+		}, []string{"outcome"}),
+	}
+	reg.MustRegister(m.decisions, m.faults, m.conflicts, m.turns, m.seconds, m.released)
+	return m
+}
+
+// Decided counts a selection.
+func (m *selectionMetrics) Decided(e *core.DecisionEvent) {
+	m.decisions.WithLabelValues(e.Surface, e.Kind.String(), e.Policy, strconv.Itoa(e.Revision), string(e.By), string(e.Code)).Inc()
+	m.seconds.WithLabelValues(e.Surface).Observe(e.Elapsed.Seconds())
+	m.conflicts.Add(float64(e.Conflicts))
+	if e.Turn {
+		m.turns.Inc()
+	}
+	if e.FaultReason != "" {
+		m.faults.WithLabelValues(e.Policy, e.FaultCode, e.FaultReason).Inc()
+	}
+}
+
+// Released counts a reservation's end.
+func (m *selectionMetrics) Released(e *core.ReleaseEvent) {
+	m.released.WithLabelValues(string(e.Outcome.Kind)).Inc()
+}

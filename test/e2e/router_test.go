@@ -1,0 +1,343 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/routerd/routerd/sim"
+)
+
+var readyLine = regexp.MustCompile(`^ready frontend=(\S+) admin=(\S+)$`)
+
+// router is a running `routerd serve`.
+type router struct {
+	t               *testing.T
+	cmd             *exec.Cmd
+	frontend, admin string
+	token           string
+	dataDir         string
+	log             *safeBuffer
+	ended           chan struct{}
+}
+
+type safeBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *safeBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *safeBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+func mustEnv(t *testing.T, name string) string {
+	t.Helper()
+	v := os.Getenv(name)
+	if v == "" {
+		t.Fatalf("%s is not set; run make e2e", name)
+	}
+	return v
+}
+
+// startRouter runs the built program with a configuration on free ports and
+// waits until it is ready. It is killed at the end of the test unless it has
+// ended.
+func startRouter(t *testing.T, yaml string) *router {
+	t.Helper()
+	return startRouterIn(t, t.TempDir(), yaml)
+}
+
+func startRouterIn(t *testing.T, dir, yaml string) *router {
+	t.Helper()
+	file := filepath.Join(dir, "routerd.yaml")
+	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := &router{t: t, dataDir: filepath.Join(dir, "data"), log: &safeBuffer{}, ended: make(chan struct{})}
+	r.cmd = exec.Command(mustEnv(t, "ROUTERD_BIN"), "serve", "-c", file, "--data_dir", r.dataDir,
+		"--frontend.listen", "127.0.0.1:0", "--admin.listen", "127.0.0.1:0")
+	r.cmd.Env = routerEnv()
+	r.cmd.Stderr = r.log
+	out, err := r.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := make(chan string, 1)
+	go func() {
+		defer close(r.ended)
+		s := bufio.NewScanner(out)
+		for s.Scan() {
+			select {
+			case lines <- s.Text():
+			default:
+			}
+		}
+		_ = r.cmd.Wait()
+	}()
+	t.Cleanup(func() {
+		_ = r.cmd.Process.Kill()
+		<-r.ended
+		if t.Failed() {
+			t.Logf("the router's log:\n%s", r.log)
+		}
+	})
+	select {
+	case line := <-lines:
+		m := readyLine.FindStringSubmatch(line)
+		if m == nil {
+			t.Fatalf("said %q, want the ready line", line)
+		}
+		r.frontend, r.admin = m[1], m[2]
+	case <-r.ended:
+		t.Fatalf("ended at start:\n%s", r.log)
+	case <-time.After(60 * time.Second):
+		t.Fatalf("not ready within 60 s:\n%s", r.log)
+	}
+	token, err := os.ReadFile(filepath.Join(r.dataDir, "admin.token"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.token = strings.TrimSpace(string(token))
+	return r
+}
+
+// kill ends the router as a crash would.
+func (r *router) kill() {
+	_ = r.cmd.Process.Signal(syscall.SIGKILL)
+	<-r.ended
+}
+
+// call uses the admin API and returns the status; a body in out is decoded.
+func (r *router) call(method, path string, in, out any) int {
+	r.t.Helper()
+	var body io.Reader
+	switch v := in.(type) {
+	case nil:
+	case []byte:
+		body = bytes.NewReader(v)
+	default:
+		b, err := json.Marshal(v)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		body = bytes.NewReader(b)
+	}
+	req, err := http.NewRequestWithContext(r.t.Context(), method, r.admin+path, body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+r.token)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	answer, err := io.ReadAll(resp.Body)
+	_ = resp.Body.Close()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if resp.StatusCode >= 300 {
+		r.t.Logf("%s %s: %d %s", method, path, resp.StatusCode, answer)
+	} else if out != nil {
+		if err := json.Unmarshal(answer, out); err != nil {
+			r.t.Fatalf("%s %s: %v in %s", method, path, err, answer)
+		}
+	}
+	return resp.StatusCode
+}
+
+func (r *router) must(method, path string, in, out any) {
+	r.t.Helper()
+	if status := r.call(method, path, in, out); status >= 300 {
+		r.t.Fatalf("%s %s: status %d", method, path, status)
+	}
+}
+
+// partitionView is what the tests read of GET /v1/partitions.
+type partitionView struct {
+	Model  string `json:"model"`
+	Policy struct {
+		Name     string `json:"name"`
+		Revision int    `json:"revision"`
+	} `json:"policy"`
+	Ranks []rankView `json:"ranks"`
+}
+
+type rankView struct {
+	Name      string `json:"name"`
+	Rank      int    `json:"rank"`
+	Lifecycle string `json:"lifecycle"`
+	Load      struct {
+		Active  int `json:"active_requests"`
+		Prefill int `json:"prefill_tokens"`
+		Decode  int `json:"decode_blocks"`
+	} `json:"load"`
+	KV struct {
+		Trusted bool                `json:"trusted"`
+		LastSeq uint64              `json:"last_seq"`
+		Dropped map[string]uint64   `json:"dropped"`
+		Hashes  map[string][]string `json:"hashes"`
+	} `json:"kv"`
+}
+
+func (r *router) partition(model string) partitionView {
+	r.t.Helper()
+	var got struct {
+		Partitions []partitionView `json:"partitions"`
+	}
+	r.must("GET", "/v1/partitions?blocks=1&model="+model, nil, &got)
+	if len(got.Partitions) != 1 {
+		r.t.Fatalf("%d partitions of model %s, want 1", len(got.Partitions), model)
+	}
+	return got.Partitions[0]
+}
+
+func (r *router) rank(model, worker string) rankView {
+	r.t.Helper()
+	for _, v := range r.partition(model).Ranks {
+		if v.Name == worker {
+			return v
+		}
+	}
+	r.t.Fatalf("no worker %s", worker)
+	return rankView{}
+}
+
+// idle waits until the router counts no load on any rank.
+func (r *router) idle(model string, within time.Duration) {
+	r.t.Helper()
+	eventually(r.t, within, func() error {
+		for _, v := range r.partition(model).Ranks {
+			if v.Load.Active != 0 || v.Load.Prefill != 0 || v.Load.Decode != 0 {
+				return fmt.Errorf("%s has %+v", v.Name, v.Load)
+			}
+		}
+		return nil
+	})
+}
+
+// eventually asks until it gets no error.
+func eventually(t *testing.T, within time.Duration, ask func() error) {
+	t.Helper()
+	deadline := time.After(within)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := ask()
+		if err == nil {
+			return
+		}
+		select {
+		case <-deadline:
+			t.Fatalf("not within %s: %v", within, err)
+		case <-tick.C:
+		}
+	}
+}
+
+// startEngine runs a simulated engine until the end of the test.
+func startEngine(t *testing.T, change func(*sim.Config)) *sim.Engine {
+	t.Helper()
+	c := sim.DefaultConfig()
+	if change != nil {
+		change(&c)
+	}
+	e, err := sim.New(c, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return e
+}
+
+// worker is the configuration of an engine as a static worker.
+func worker(id int, name, model string, e *sim.Engine) string {
+	s := fmt.Sprintf("  - {id: %d, name: %s, url: %q, model: %s", id, name, e.URL(), model)
+	if ends := e.EventEndpoints(); len(ends) > 0 {
+		s += fmt.Sprintf(", kv_events: {%q: %q}, replay: {%q: %q}", "0", ends[0], "0", e.ReplayEndpoints()[0])
+	}
+	return s + "}\n"
+}
+
+// ask sends a JSON body to the frontend and returns status, headers and body.
+func (r *router) ask(path string, body any) (int, http.Header, []byte) {
+	r.t.Helper()
+	b, err := json.Marshal(body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	resp, err := http.Post(r.frontend+path, "application/json", bytes.NewReader(b))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	answer, err := io.ReadAll(resp.Body)
+	_ = resp.Body.Close()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return resp.StatusCode, resp.Header, answer
+}
+
+// engineJSON reads a route of an engine.
+func engineJSON(t *testing.T, e *sim.Engine, method, path string, in, out any) {
+	t.Helper()
+	var body io.Reader
+	if in != nil {
+		b, err := json.Marshal(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body = bytes.NewReader(b)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), method, e.URL()+path, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := io.ReadAll(resp.Body)
+	_ = resp.Body.Close()
+	if err != nil || resp.StatusCode >= 300 {
+		t.Fatalf("%s %s: %d %s %v", method, path, resp.StatusCode, answer, err)
+	}
+	if out != nil {
+		if err := json.Unmarshal(answer, out); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
