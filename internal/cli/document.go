@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"fmt"
+	"strings"
 
 	"github.com/goccy/go-yaml"
 )
@@ -19,7 +20,8 @@ func (c *call) document(name string) ([]byte, error) {
 	}
 	out, err := yaml.YAMLToJSON(text)
 	if err != nil {
-		return nil, fmt.Errorf("read %s as YAML: %w", name, err)
+		// The error's own text draws the place over several lines.
+		return nil, fmt.Errorf("read %s as YAML: %s", name, strings.TrimSpace(yaml.FormatError(err, false, false)))
 	}
 	return out, nil
 }

@@ -27,9 +27,9 @@ type target struct {
 
 func (t *target) flags(c *cobra.Command) {
 	f := c.PersistentFlags()
-	f.StringVar(&t.adminURL, "admin-url", "", "base URL of the admin API (default $"+envURL+", else the configured default http://"+config.DefaultConfig().Admin.Listen+")")
-	f.StringVar(&t.tokenFile, "token-file", "", "file with the admin token (default $"+envToken+", else admin.token in --data-dir)")
-	f.StringVar(&t.dataDir, "data-dir", "", "the router's data_dir, where its token is (default as in the configuration)")
+	f.StringVar(&t.adminURL, "admin-url", "", "base URL of the admin API; else $"+envURL+", else http://"+config.DefaultConfig().Admin.Listen)
+	f.StringVar(&t.tokenFile, "token-file", "", "file with the admin token; else admin.token in --data-dir, else $"+envToken+", else admin.token in the default data_dir")
+	f.StringVar(&t.dataDir, "data-dir", "", "the router's data_dir, where its token is")
 	f.StringVar(&t.output, "output", "table", "how to print: table or json")
 }
 
