@@ -86,9 +86,21 @@ func (engines) Listen(catalog.Listening) error             { return nil }
 func (engines) Unlisten(fleet.PartitionKey, fleet.Worker)  {}
 func (engines) Configured(string) int                      { return 16 }
 func (engines) Probe(context.Context, string) (int, error) { return 0, errors.New("no engine") }
-func (b *bench) ready() error                              { b.mu.Lock(); defer b.mu.Unlock(); return b.notReady }
-func (b *bench) setReady(err error)                        { b.mu.Lock(); defer b.mu.Unlock(); b.notReady = err }
-func (b *bench) modulesDir() string                        { return filepath.Join(b.dir, "modules") }
+
+func (b *bench) ready() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.notReady
+}
+
+func (b *bench) setReady(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.notReady = err
+}
+
+func (b *bench) modulesDir() string { return filepath.Join(b.dir, "modules") }
+
 func (b *bench) parts(t testing.TB) (p admin.Parts) {
 	t.Helper()
 	discard := slog.New(slog.DiscardHandler)

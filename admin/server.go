@@ -15,15 +15,16 @@ import (
 )
 
 const (
-	headLimit    = 32 << 10         // bytes of a request's head
-	readPatience = 30 * time.Second // for head and body of a request
-	idlePatience = 2 * time.Minute  // for the next request of a connection
-	callPatience = 2 * time.Minute  // for one change, such as compiling modules
-	stopPatience = 5 * time.Second  // for running calls when Run ends
-	cutPatience  = 2 * time.Second  // for calls that were cancelled
-	cutPoll      = 5 * time.Millisecond
-	poolSweep    = 100 * time.Millisecond
-	minToken     = 16 // bytes
+	headLimit     = 32 << 10         // bytes of a request's head
+	readPatience  = 30 * time.Second // for head and body of a request
+	writePatience = time.Minute      // for a client to take its answer
+	idlePatience  = 2 * time.Minute  // for the next request of a connection
+	callPatience  = 2 * time.Minute  // for one change, such as compiling modules
+	stopPatience  = 5 * time.Second  // for running calls when Run ends
+	cutPatience   = 2 * time.Second  // for calls that were cancelled
+	cutPoll       = 5 * time.Millisecond
+	poolSweep     = 100 * time.Millisecond
+	minToken      = 16 // bytes
 )
 
 // Config sets the server up.
@@ -83,6 +84,7 @@ func New(cfg Config, parts Parts, log *slog.Logger) (*Server, error) {
 		Logger:                       silent{},
 		ReadBufferSize:               headLimit,
 		ReadTimeout:                  cfg.ReadTimeout,
+		WriteTimeout:                 writePatience,
 		IdleTimeout:                  idlePatience,
 		MaxIdleWorkerDuration:        poolSweep,
 		MaxRequestBodySize:           int(cfg.MaxBody),

@@ -2,9 +2,11 @@ package admin_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -96,7 +98,7 @@ func TestShutdownCutsWhatDoesNotEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := io.ReadAll(c); err != nil {
-			if nerr, ok := err.(net.Error); ok && nerr.Timeout() {
+			if errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Error("a connection is still open")
 			}
 		}
