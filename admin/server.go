@@ -109,10 +109,12 @@ func (s *Server) Serve(ln net.Listener) error {
 	return nil
 }
 
-// Shutdown takes no new connection and waits for the running calls. When ctx
-// ends first they are cancelled and every connection is cut; that is no error,
-// since clients of this API can repeat what they asked.
+// Shutdown takes no new connection and waits for the running calls, at most 5 s
+// and until ctx ends. Then they are cancelled and every connection is cut; that
+// is no error, since clients of this API can repeat what they asked.
 func (s *Server) Shutdown(ctx context.Context) error {
+	ctx, stop := context.WithTimeout(ctx, stopPatience)
+	defer stop()
 	s.stopped.Store(true)
 	err := s.http.ShutdownWithContext(ctx)
 	s.cancel(errors.New("the admin API has stopped"))
@@ -137,7 +139,7 @@ func (s *Server) waitCut() error {
 	return nil
 }
 
-// Run serves ln until ctx ends, then gives running calls 5 s.
+// Run serves ln until ctx ends, then shuts down.
 func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(ln) }()
@@ -147,9 +149,7 @@ func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 		return err
 	case <-ctx.Done():
 	}
-	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
-	defer cancel()
-	return errors.Join(s.Shutdown(stop), <-served)
+	return errors.Join(s.Shutdown(context.WithoutCancel(ctx)), <-served)
 }
 
 // silent drops what fasthttp would log: its texts can hold parts of requests.

@@ -49,10 +49,12 @@ type Details struct {
 	Allowed string `json:"allowed"`
 }
 
-// Error is one line: code, message, and of the details what the message does
-// not hold yet.
+// Error is one line: code, message, and of the details what is not said yet.
 func (e *APIError) Error() string {
-	s := e.Code + ": " + e.Message
+	s := e.Message
+	if !strings.Contains(s, e.Code+": ") {
+		s = e.Code + ": " + s
+	}
 	for _, d := range []struct{ word, value string }{{"step", e.Details.Step}, {"item", e.Details.Item}, {"allowed", e.Details.Allowed}} {
 		if d.value != "" && !strings.Contains(s, d.value) {
 			s += "; " + d.word + ": " + d.value

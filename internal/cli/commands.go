@@ -43,7 +43,7 @@ func group(use, short, example string, t *target, subs ...*cobra.Command) *cobra
 		Use: use, Short: short, Example: example, Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usage("%s: unknown subcommand %q (see %s --help)", cmd.CommandPath(), args[0], cmd.CommandPath())
+				return usage("unknown subcommand %q (see %s --help)", args[0], cmd.CommandPath())
 			}
 			return cmd.Help()
 		},

@@ -3,6 +3,7 @@ package cli_test
 import (
 	"encoding/json"
 	"errors"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"github.com/routerd/routerd/host"
 	"github.com/routerd/routerd/host/wasmtest"
 	"github.com/routerd/routerd/internal/cli"
+	"github.com/routerd/routerd/internal/config"
 )
 
 func TestModulesArePutListedAndRemoved(t *testing.T) {
@@ -35,7 +37,7 @@ func TestModulesArePutListedAndRemoved(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	err := r.fails(t, "module put bad %q", r.file(t, "bad.wasm", []byte("random bytes")))
-	if !errors.As(err, &refused) || refused.Code != "E_PARSE" || refused.Details.Step == "" || !strings.HasPrefix(err.Error(), "E_PARSE: ") {
+	if !errors.As(err, &refused) || refused.Code != "E_PARSE" || refused.Details.Step == "" || strings.Count(err.Error(), "E_PARSE") != 1 {
 		t.Errorf("got %v", err)
 	}
 	if err := r.fails(t, "module put ../x %q", file); !errors.As(err, &refused) || refused.Status != http.StatusBadRequest {
@@ -193,6 +195,13 @@ func TestTheRouterIsFoundByTheEnvironment(t *testing.T) {
 	t.Setenv("ROUTERD_ADMIN_URL", "http://127.0.0.1:1")
 	if _, err := command(t, "", "module list"); err == nil || !strings.Contains(err.Error(), "reach the admin API") {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestP2_TheDefaultBindIsLoopback(t *testing.T) {
+	host, _, err := net.SplitHostPort(config.DefaultConfig().Admin.Listen)
+	if err != nil || !net.ParseIP(host).IsLoopback() {
+		t.Errorf("got %q, %v", host, err)
 	}
 }
 
