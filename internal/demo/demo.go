@@ -58,7 +58,11 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	router, err := app.Start(ctx, demoConfig(dir, o, engines), o.Log)
+	cfg, err := demoConfig(dir, o, engines)
+	if err != nil {
+		return err
+	}
+	router, err := app.Start(ctx, cfg, o.Log)
 	if err != nil {
 		return fmt.Errorf("start the router (--frontend.listen, --admin.listen and --plugins are the demo's flags): %w", err)
 	}
@@ -114,18 +118,22 @@ func startEngines(log *slog.Logger) ([]*sim.Engine, error) {
 	return engines, nil
 }
 
-func demoConfig(dir string, o Options, engines []*sim.Engine) config.Config {
+func demoConfig(dir string, o Options, engines []*sim.Engine) (config.Config, error) {
 	cfg := config.DefaultConfig()
 	cfg.DataDir = dir
 	cfg.Frontend.Listen, cfg.Admin.Listen = o.Frontend, o.Admin
 	cfg.Frontend.Grace = config.Duration(2 * time.Second)
 	for i, e := range engines {
-		cfg.Workers.Static = append(cfg.Workers.Static, fleet.Record{
+		rec, err := fleet.Record{
 			ID: fleet.WorkerID(i + 1), Name: engineNames()[i], URL: e.URL(), Model: Model,
 			KVEvents: e.EventEndpoints(), Replay: e.ReplayEndpoints(),
-		})
+		}.Normalised()
+		if err != nil {
+			return cfg, fmt.Errorf("describe %s: %w", engineNames()[i], err)
+		}
+		cfg.Workers.Static = append(cfg.Workers.Static, rec)
 	}
-	return cfg
+	return cfg, nil
 }
 
 // setPolicies uploads the modules and activates first the one, then the other,
