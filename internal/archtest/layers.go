@@ -73,7 +73,7 @@ var Layers = []Row{
 	{Component: "frontend", Repo: append([]string{"core", "prompt", "upstream", "clientwatch"}, vocabulary...)},
 	{Component: "selection", Repo: append([]string{"core", "prompt", "clientwatch"}, vocabulary...)},
 	{Component: "epp", Repo: append([]string{"core", "prompt"}, vocabulary...)},
-	{Component: "admin", Repo: append([]string{"core", "indexer", "host", "catalog", "ingress", "clientwatch"}, vocabulary...)},
+	{Component: "admin", Repo: append([]string{"core", "indexer", "host", "catalog", "ingress", "clientwatch", "internal/durable"}, vocabulary...)},
 	{Component: "conformance", Repo: append([]string{"host", "core/policy"}, vocabulary...)},
 
 	// Simulated engines share no code with what they are to prove right.
@@ -85,8 +85,9 @@ var Layers = []Row{
 	{Component: "internal/app", Repo: []string{anyComponent}},
 	// The demo is the whole program with simulated engines and callers of its own.
 	{Component: "internal/demo", Repo: []string{anyComponent}},
-	// The command line talks to a running router over its admin API.
-	{Component: "internal/cli", Repo: append([]string{"core", "internal/durable"}, vocabulary...)},
+	// The command line talks to a running router over its admin API, whose token it finds where
+	// the configuration's defaults put it.
+	{Component: "internal/cli", Repo: append([]string{"core", "internal/durable", "internal/config"}, vocabulary...)},
 	{Component: "cmd", Repo: []string{anyComponent}},
 
 	// Beside the program.
