@@ -200,11 +200,7 @@ func checkName(field, v string) error {
 // appended. User names, queries and fragments are refused.
 func NormaliseURL(raw string) (string, error) {
 	refuse := func(allowed string) (string, error) {
-		if u, err := url.Parse(raw); err == nil && u.User != nil {
-			u.User = url.User("…") // a password is not repeated
-			return "", &FieldError{Field: "url", Value: u.String(), Allowed: allowed}
-		}
-		return "", &FieldError{Field: "url", Value: raw, Allowed: allowed}
+		return "", &FieldError{Field: "url", Value: withoutUser(raw), Allowed: allowed}
 	}
 	u, err := url.Parse(raw)
 	switch {
@@ -227,8 +223,22 @@ func NormaliseURL(raw string) (string, error) {
 	return "http://" + strings.ToLower(u.Host) + strings.TrimRight(u.EscapedPath(), "/"), nil
 }
 
+// withoutUser cuts what stands before an @, so that an error repeats no
+// password, also of a URL that cannot be parsed.
+func withoutUser(raw string) string {
+	at := strings.LastIndexByte(raw, '@')
+	if at < 0 {
+		return raw
+	}
+	scheme, _, ok := strings.Cut(raw[:at], "://")
+	if !ok {
+		scheme = "…"
+	}
+	return scheme + "://…" + raw[at:]
+}
+
 func checkEndpoint(field, v string) error {
-	bad := &FieldError{Field: field, Value: v, Allowed: "tcp://HOST:PORT, ipc://PATH or inproc://NAME, at most 256 bytes"}
+	bad := &FieldError{Field: field, Value: withoutUser(v), Allowed: "tcp://HOST:PORT, ipc://PATH or inproc://NAME, at most 256 bytes"}
 	if len(v) > MaxNameBytes {
 		return bad
 	}
@@ -241,7 +251,7 @@ func checkEndpoint(field, v string) error {
 		return nil
 	case "tcp":
 		u, err := url.Parse(v)
-		if err != nil || u.Hostname() == "" || u.Port() == "" || u.Path != "" {
+		if err != nil || u.Hostname() == "" || u.Port() == "" || u.Path != "" || u.User != nil {
 			return bad
 		}
 		if strings.Contains(u.Hostname(), ":") != strings.HasPrefix(u.Host, "[") {

@@ -11,7 +11,7 @@ import (
 )
 
 func configCommand() *cobra.Command {
-	c := &cobra.Command{Use: "config", Short: "Look at the configuration", Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "config", Short: "Look at the configuration", Args: cobra.NoArgs, RunE: help}
 	c.AddCommand(
 		&cobra.Command{
 			Use: "print", Short: "Print the effective configuration and where each value came from",

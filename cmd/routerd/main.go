@@ -70,9 +70,7 @@ func command() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return cmd.Help()
-		},
+		RunE:          help,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(serveCommand(), demoCommand(), configCommand(), pluginCommand(), versionCommand(), sim.Command())
@@ -80,6 +78,9 @@ func command() *cobra.Command {
 	markUsage(root)
 	return root
 }
+
+// help is what a command does that only holds others.
+func help(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 
 // markUsage makes bad flags and arguments of every command usage errors.
 func markUsage(c *cobra.Command) {

@@ -13,7 +13,7 @@ import (
 )
 
 func pluginCommand() *cobra.Command {
-	c := &cobra.Command{Use: "plugin", Short: "Make guest modules", Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "plugin", Short: "Make guest modules", Args: cobra.NoArgs, RunE: help}
 	c.AddCommand(packCommand())
 	return c
 }

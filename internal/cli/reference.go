@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-//go:generate go test . -run TestTheReferenceIsFresh -update
+//go:generate go test ../../cmd/routerd -run TestTheReferenceIsFresh -update
 
 // Reference writes docs/reference/cli.md: every command below root with its
 // example and flags.
