@@ -15,8 +15,8 @@ import (
 )
 
 // request is a chat completion of size bytes, as it goes over the wire.
-func request(size int, stream bool) []byte {
-	head := fmt.Sprintf(`{"model":"m","stream":%t,"max_tokens":100,"messages":[{"role":"user","content":"`, stream)
+func request(size int, stream bool, tokens int) []byte {
+	head := fmt.Sprintf(`{"model":"m","stream":%t,"max_tokens":%d,"messages":[{"role":"user","content":"`, stream, tokens)
 	const tail = `"}]}`
 	content := strings.Repeat("lorem ipsum ", size/12+1)[:size-len(head)-len(tail)]
 	return fmt.Appendf(nil, "POST /v1/chat/completions HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s%s%s",

@@ -35,34 +35,40 @@ func unaryAnswer() []byte {
 // measured.
 func serveWorkers() ([]string, func() error, error) {
 	unary := unaryAnswer()
-	streamed := []byte(`"stream":true`)
+	streamed, short := []byte(`"stream":true`), []byte(`"max_tokens":1,`)
 	return serveHTTP(workers, func(ctx *fasthttp.RequestCtx) {
 		if !ctx.IsPost() {
 			ctx.SetContentType("application/json")
 			ctx.SetBodyString(`{"object":"list","data":[{"id":"m","object":"model"}]}`)
 			return
 		}
-		body := ctx.PostBody()
-		if !bytes.Contains(body[:min(len(body), 64)], streamed) {
+		start := ctx.PostBody()
+		start = start[:min(len(start), 64)]
+		if !bytes.Contains(start, streamed) {
 			ctx.SetContentType("application/json")
 			ctx.SetBody(unary)
 			return
 		}
 		ctx.SetContentType("text/event-stream")
-		ctx.SetBodyStream(&events{}, -1)
+		e := &events{left: eventCount}
+		if bytes.Contains(start, short) {
+			e.left = 1
+		}
+		ctx.SetBodyStream(e, -1)
 	})
 }
 
-// events is a streamed answer: a chunk and a flush for each event.
-type events struct{ sent int }
+// events is a streamed answer: a chunk and a flush for each event and for the
+// mark of the end.
+type events struct{ left int }
 
 // Read hands out one event.
 func (e *events) Read(p []byte) (int, error) {
-	e.sent++
+	e.left--
 	switch {
-	case e.sent <= eventCount:
+	case e.left >= 0:
 		return copy(p, event), nil
-	case e.sent == eventCount+1:
+	case e.left == -1:
 		return copy(p, done), nil
 	}
 	return 0, io.EOF
