@@ -52,6 +52,7 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 func (s *Server) dispatch(x *exchange) error {
 	h := &x.ctx.Request.Header
 	if h.IsConnect() {
+		x.closing = true // what follows would not be a request
 		return errConnect
 	}
 	r := s.find(x.path())
@@ -64,7 +65,6 @@ func (s *Server) dispatch(x *exchange) error {
 		return &routeError{method: string(h.Method()), allow: r.allow}
 	}
 	if framedTwice(h) {
-		x.ctx.SetConnectionClose()
 		x.closing = true
 		return errBothFramings
 	}
