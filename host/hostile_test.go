@@ -435,6 +435,7 @@ func TestO2_ModulesThatAreNone(t *testing.T) {
 		"needs more fuel":    {Guest{Extra: `,"limits":{"fuel_base":500,"fuel_per_row":1}`}.Bytes(), host.StepSelfTest, abi.EFuel, ""},
 		"close to its fuel":  {Guest{Extra: `,"limits":{"fuel_base":100,"fuel_per_row":28}`}.Bytes(), host.StepSelfTest, abi.EFuel, ""},
 		"keeps a count":      {Guest{Before: func(m *Module) { m.Global(0) }, ScoreTypes: ColumnTypes, Score: counting()}.Bytes(), host.StepSelfTest, abi.ENondeterministic, ""},
+		"ref.func in a body": {Guest{Score: Cat(Op(0xd2, 0, Drop), I32(0))}.Bytes(), "function bodies", abi.ELimit, "ref.func in function"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			le := refused(t, newRuntime(t), tc.wasm, "")

@@ -113,6 +113,10 @@ func (w *walker) check() {
 		w.below(in.a, len(w.open), "label")
 	case immFunc:
 		w.below(in.a, int(m.functions()), "function index")
+		if in.op == opRefFunc && w.r.err == nil {
+			// The engine makes a new reference each time and keeps it for the instance's life.
+			w.r.fail(CodeLimit, fmt.Sprintf("ref.func in function %d", w.index), "ref.func in element segments and global initialisers only")
+		}
 	case immCallIndirect:
 		w.below(in.a, len(m.types), "type index")
 		w.below(in.b, len(m.tables), "table index")

@@ -73,9 +73,9 @@ var equalCases = []struct {
 		b.elements = [][]byte{cat(0, i32c(1), 0x0b, 2, 1, 2), cat(4, i32c(3), 0x0b, 1, 0xd2, 2, 0x0b), {3, 0, 1, 3}}
 		return b.bytes()
 	}, [][]uint64{{0}, {1}, {2}, {3}, {4}, {5}}},
-	{"ref.func, table.set, table.get", func() []byte {
-		b := fnModule(one, one, nil, get(0), 0xd2, 0, 0x26, 0, get(0), 0x25, 0, 0xd1, 0xfc, 16, 0, 0x6a)
-		b.elements = [][]byte{{3, 0, 1, 0}}
+	{"ref.func in a global, table.set, table.get", func() []byte {
+		b := fnModule(one, one, nil, get(0), 0x23, 0, 0x26, 0, get(0), 0x25, 0, 0xd1, 0xfc, 16, 0, 0x6a)
+		b.globals = [][]byte{cat(funcref, 0, 0xd2, 0, 0x0b)}
 		return b.bytes()
 	}, [][]uint64{{2}, {8}}},
 	{"table.grow without a maximum answers -1", func() []byte {

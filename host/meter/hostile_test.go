@@ -96,6 +96,8 @@ var hostileCases = []struct {
 	}(), "E_PARSE", "section walk", "global index 1 in a constant expression"},
 	{"call beyond the functions", void(nil, 0x10, 1).bytes(), "E_PARSE", "function bodies", "function index 1"},
 	{"ref.func beyond the functions", void(nil, 0xd2, 1, 0x1a).bytes(), "E_PARSE", "function bodies", "function index 1"},
+	{"ref.func in a body", void(nil, 0xd2, 0, 0x1a).bytes(), "E_LIMIT", "function bodies", "ref.func in function 0"},
+	{"ref.func in dead code", void(nil, 0x00, 0xd2, 0, 0x1a).bytes(), "E_LIMIT", "function bodies", "ref.func in function 0"},
 	{"element beyond the functions", func() []byte { b := withGlobal(); b.elements = [][]byte{{0, 0x41, 0, 0x0b, 1, 1}}; return b.bytes() }(), "E_PARSE", "section walk", "element function index 1"},
 	{"export beyond the functions", exporting("f", 0, 1), "E_PARSE", "section walk", "export index 1"},
 	{"local that the rewrite adds", void(nil, 0x20, 0, 0x1a).bytes(), "E_PARSE", "function bodies", "local index 0"},
