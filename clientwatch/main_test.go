@@ -7,8 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routerd/routerd/clientwatch"
 	"go.uber.org/goleak"
+
+	"github.com/routerd/routerd/clientwatch"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

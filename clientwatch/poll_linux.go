@@ -76,7 +76,7 @@ func (p *poller) run(gone func(id uint64)) error {
 		n, err := 0, error(nil)
 		rawErr := p.raw.Read(func(fd uintptr) bool {
 			n, err = unix.EpollWait(int(fd), events, 0)
-			return n > 0 || (err != nil && err != unix.EINTR) || p.stopped.Load()
+			return n > 0 || (err != nil && !errors.Is(err, unix.EINTR)) || p.stopped.Load()
 		})
 		switch {
 		case p.stopped.Load():

@@ -21,6 +21,16 @@ import (
 // Indexer is an index of one partition. It is safe for concurrent use; calls for one worker take effect in the
 // order in which they are made, and reads run on the caller's goroutine.
 type Indexer interface {
+	Feed
+	View
+
+	// Find sets out[i] to how much of the prompt workers[i] holds. It is exact for workers that no call changes
+	// meanwhile. An unknown worker holds nothing. out must be at least as long as workers.
+	Find(blocks []kvcache.BlockHash, workers []fleet.Worker, out []kvcache.Overlap)
+}
+
+// Feed is the writing side of an index.
+type Feed interface {
 	// Apply applies events of w in order and keeps nothing of them. A worker that is not known becomes known.
 	Apply(w fleet.Worker, events []kvcache.Event) kvcache.Applied
 
@@ -29,11 +39,10 @@ type Indexer interface {
 
 	// Remove forgets w wholly.
 	Remove(w fleet.Worker)
+}
 
-	// Find sets out[i] to how much of the prompt workers[i] holds. It is exact for workers that no call changes
-	// meanwhile. An unknown worker holds nothing. out must be at least as long as workers.
-	Find(blocks []kvcache.BlockHash, workers []fleet.Worker, out []kvcache.Overlap)
-
+// View shows what an index holds of a worker.
+type View interface {
 	// Blocks returns how many engine blocks w holds on each tier.
 	Blocks(w fleet.Worker) kvcache.TierCounts
 

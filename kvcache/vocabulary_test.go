@@ -71,8 +71,10 @@ func TestDropReasonsHaveDistinctNames(t *testing.T) {
 }
 
 func TestNamesOfTiersAndKinds(t *testing.T) {
-	got := []string{kvcache.Device.String(), kvcache.Host.String(), kvcache.Disk.String(), kvcache.Shared.String(), kvcache.Tier(9).String(),
-		kvcache.Stored.String(), kvcache.Removed.String(), kvcache.Cleared.String()}
+	got := []string{
+		kvcache.Device.String(), kvcache.Host.String(), kvcache.Disk.String(), kvcache.Shared.String(), kvcache.Tier(9).String(),
+		kvcache.Stored.String(), kvcache.Removed.String(), kvcache.Cleared.String(),
+	}
 	want := []string{"device", "host", "disk", "shared", "unknown", "stored", "removed", "cleared"}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)

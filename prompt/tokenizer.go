@@ -43,8 +43,10 @@ func (c Config) Validate() error {
 		name string
 		v    int64
 	}{
-		{"CacheBytes", c.CacheBytes}, {"Patience", int64(c.Patience)},
-		{"CallTimeout", int64(c.CallTimeout)}, {"Parallel", c.Parallel},
+		{"CacheBytes", c.CacheBytes},
+		{"Patience", int64(c.Patience)},
+		{"CallTimeout", int64(c.CallTimeout)},
+		{"Parallel", c.Parallel},
 	} {
 		if f.v <= 0 {
 			return &fleet.FieldError{Field: f.name, Value: fmt.Sprint(f.v), Allowed: "a number above 0"}

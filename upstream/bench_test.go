@@ -1,12 +1,14 @@
 package upstream_test
 
 import (
+	"errors"
 	"io"
 	"strings"
 	"testing"
 
-	"github.com/routerd/routerd/upstream"
 	"github.com/valyala/fasthttp"
+
+	"github.com/routerd/routerd/upstream"
 )
 
 // loopback serves an answer at the smallest cost, so that a benchmark shows
@@ -33,7 +35,7 @@ func roundTrip(b testing.TB, c *upstream.Client, ep upstream.Endpoint, req *fast
 	for err == nil {
 		_, err = body.Read(buf)
 	}
-	if err != io.EOF {
+	if !errors.Is(err, io.EOF) {
 		b.Fatal(err)
 	}
 	body.Close()

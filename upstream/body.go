@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"errors"
 	"io"
 	"slices"
 
@@ -41,7 +42,7 @@ func (b *Body) Read(p []byte) (int, error) {
 	if err == nil {
 		return n, nil
 	}
-	if b.err = err; err != io.EOF {
+	if b.err = err; !errors.Is(err, io.EOF) {
 		b.err = b.client.failure(b.call, b.conn, PhaseBody, err)
 	}
 	if n > 0 {
@@ -85,7 +86,7 @@ func (b *Body) AppendTo(dst []byte, limit int) ([]byte, error) {
 		switch {
 		case len(dst)-began > limit:
 			return dst[:began+limit], ErrBodyTooLarge
-		case err == io.EOF:
+		case errors.Is(err, io.EOF):
 			return dst, nil
 		case err != nil:
 			return dst, err
@@ -106,7 +107,7 @@ func (b *Body) Close() error {
 		return nil
 	}
 	b.conn = nil
-	whole := b.err == io.EOF
+	whole := errors.Is(b.err, io.EOF)
 	b.err = ErrBodyClosed
 	if b.call.detach() && whole && b.keep && c.spent() {
 		b.client.pool.put(c)

@@ -8,8 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routerd/routerd/upstream"
 	"github.com/valyala/fasthttp"
+
+	"github.com/routerd/routerd/upstream"
 )
 
 // ended waits for a call and asserts that it was cancelled in phase.

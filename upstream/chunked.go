@@ -3,6 +3,7 @@ package upstream
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 )
@@ -133,7 +134,7 @@ func (c *chunkedReader) skipTrailer() error {
 // line beyond the buffer is refused. It is valid until the next read.
 func readLine(r *bufio.Reader) ([]byte, error) {
 	line, err := r.ReadSlice('\n')
-	if err == bufio.ErrBufferFull {
+	if errors.Is(err, bufio.ErrBufferFull) {
 		return nil, fmt.Errorf("%w: line too long", ErrMalformed)
 	}
 	if err != nil {
@@ -164,7 +165,7 @@ func hexDigit(b byte) (v byte, ok bool) {
 
 // cut turns the end of the connection inside a body into an error.
 func cut(err error) error {
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
 	}
 	return err

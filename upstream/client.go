@@ -3,6 +3,7 @@ package upstream
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -144,7 +145,7 @@ func (c *Client) exchange(call *Call, cn *conn, ep Endpoint, req *fasthttp.Reque
 	// what it said is in the socket.
 	cn.armRead(c.cfg.FirstByteTimeout, 0)
 	if err := cn.readHead(hdr); err != nil {
-		if sendErr == errAnswered {
+		if errors.Is(sendErr, errAnswered) {
 			sendErr = err // it closed without an answer
 		}
 		if sendErr != nil && cn.got == 0 {

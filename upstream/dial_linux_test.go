@@ -7,9 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routerd/routerd/upstream"
 	"github.com/valyala/fasthttp"
 	"golang.org/x/sys/unix"
+
+	"github.com/routerd/routerd/upstream"
 )
 
 // blackhole is a port on which a dial gets no answer: its backlog is full.

@@ -8,8 +8,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/routerd/routerd/upstream"
 	"github.com/valyala/fasthttp"
+
+	"github.com/routerd/routerd/upstream"
 )
 
 func TestEveryFramingIsReadToItsEndAndKeepsTheConnectionWhenItMay(t *testing.T) {

@@ -7,8 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/routerd/routerd/upstream"
 	"github.com/valyala/fasthttp"
+
+	"github.com/routerd/routerd/upstream"
 )
 
 // FuzzChunkedReader asserts that the reader never panics, that its result does

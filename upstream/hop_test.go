@@ -6,8 +6,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/routerd/routerd/upstream"
 	"github.com/valyala/fasthttp"
+
+	"github.com/routerd/routerd/upstream"
 )
 
 func requestHead(t *testing.T, lines string) *fasthttp.RequestHeader {

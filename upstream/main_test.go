@@ -13,9 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routerd/routerd/upstream"
 	"github.com/valyala/fasthttp"
 	"go.uber.org/goleak"
+
+	"github.com/routerd/routerd/upstream"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

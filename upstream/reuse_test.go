@@ -8,8 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routerd/routerd/upstream"
 	"github.com/valyala/fasthttp"
+
+	"github.com/routerd/routerd/upstream"
 )
 
 const ok2 = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"

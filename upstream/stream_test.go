@@ -12,8 +12,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/routerd/routerd/upstream"
 	"github.com/valyala/fasthttp"
+
+	"github.com/routerd/routerd/upstream"
 )
 
 const sse = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
@@ -122,7 +123,7 @@ func TestS6_EventStreamWithLengthIsDeliveredAsWritten(t *testing.T) {
 			t.Errorf("write %d took %v", i, took)
 		}
 	}
-	if n, err := b.Read(buf); n != 0 || err != io.EOF {
+	if n, err := b.Read(buf); n != 0 || !errors.Is(err, io.EOF) {
 		t.Errorf("after the last write: %d, %v; want EOF", n, err)
 	}
 }

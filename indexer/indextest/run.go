@@ -213,7 +213,7 @@ func (g *generator) store(o *op) {
 		o.Hashes = append(o.Hashes, h)
 	}
 	g.spoil(o)
-	known := append(g.known[o.Worker], o.Hashes...)
+	known := slices.Concat(g.known[o.Worker], o.Hashes)
 	g.known[o.Worker] = known[max(0, len(known)-24):]
 }
 

@@ -3,7 +3,6 @@ package zmq_test
 import (
 	"context"
 	"encoding/binary"
-	"io"
 	"log/slog"
 	"os"
 	"runtime"
@@ -220,7 +219,7 @@ func TestAnEndpointThatIsTakenIsShown(t *testing.T) {
 func TestRegistrationsBeforeAndAfterRun(t *testing.T) {
 	p, s := newPublisher(t, false), newSink()
 	reg := prometheus.NewRegistry()
-	in, err := zmq.New(quick(), slog.New(slog.NewTextHandler(io.Discard, nil)), reg)
+	in, err := zmq.New(quick(), slog.New(slog.DiscardHandler), reg)
 	must(t, err)
 	must(t, in.Register(zmq.Source{Worker: w1, Endpoint: p.endpoint, Sink: s}))
 	gone := fleet.Worker{ID: 5}

@@ -3,7 +3,6 @@ package zmq_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"slices"
 	"strings"
@@ -35,7 +34,7 @@ func quick() zmq.Config {
 // start runs an ingress until the test ends.
 func start(t *testing.T, cfg zmq.Config) *zmq.DirectIngress {
 	t.Helper()
-	in, err := zmq.New(cfg, slog.New(slog.NewTextHandler(io.Discard, nil)), prometheus.NewRegistry())
+	in, err := zmq.New(cfg, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

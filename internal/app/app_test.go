@@ -80,7 +80,8 @@ func start(t *testing.T, cfg config.Config) *app.App {
 	return a
 }
 
-func complete(t *testing.T, a *app.App, prompt string) *http.Response {
+// complete asks for a completion and returns the worker that answered.
+func complete(t *testing.T, a *app.App, prompt string) (worker string) {
 	t.Helper()
 	body := fmt.Sprintf(`{"model":"m","prompt":%q,"max_tokens":4}`, prompt)
 	resp, err := client.Post(a.FrontendURL()+"/v1/completions", "application/json", strings.NewReader(body))
@@ -94,7 +95,7 @@ func complete(t *testing.T, a *app.App, prompt string) *http.Response {
 	if resp.StatusCode != http.StatusOK {
 		t.Fatalf("status %d: %s", resp.StatusCode, answer)
 	}
-	return resp
+	return resp.Header.Get("x-routerd-worker")
 }
 
 func admin(t *testing.T, a *app.App, path string, out any) int {
@@ -129,10 +130,10 @@ func TestARequestGoesToTheWorkerThatHoldsItsPrefix(t *testing.T) {
 	}()
 	for topic := range 6 {
 		text := strings.Repeat(fmt.Sprintf("topic %d ", topic), 100)
-		first := complete(t, a, text+"one").Header.Get("x-routerd-worker")
+		first := complete(t, a, text+"one")
 		waitForBlocks(t, a, first)
 		for _, more := range []string{"two", "three"} {
-			if got := complete(t, a, text+more).Header.Get("x-routerd-worker"); got != first {
+			if got := complete(t, a, text+more); got != first {
 				t.Errorf("topic %d went to %s, its prefix is on %s", topic, got, first)
 			}
 		}

@@ -39,7 +39,7 @@ func (c *checker) value(path []string, v any, n *node) {
 		}
 		for _, key := range slices.Sorted(maps.Keys(m)) {
 			if child, ok := childOf(n, key); ok { // unknown keys are reported where they stand
-				c.value(append(path[:len(path):len(path)], key), m[key], child)
+				c.value(below(path, key), m[key], child)
 			}
 		}
 	case list:
@@ -51,7 +51,7 @@ func (c *checker) value(path []string, v any, n *node) {
 			return
 		}
 		for i, e := range l {
-			c.value(append(path[:len(path):len(path)], strconv.Itoa(i)), e, n.element)
+			c.value(below(path, strconv.Itoa(i)), e, n.element)
 		}
 	case leaf:
 		c.leaf(path, v, n)

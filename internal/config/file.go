@@ -58,7 +58,7 @@ func (s *fileScan) node(path []string, n ast.Node, known *node) {
 		s.mapping(path, []*ast.MappingValueNode{v}, known)
 	case *ast.SequenceNode:
 		for i, e := range v.Values {
-			p := append(path[:len(path):len(path)], strconv.Itoa(i))
+			p := below(path, strconv.Itoa(i))
 			s.at[strings.Join(p, sep)] = place(e.GetToken())
 			s.node(p, e, elementOf(known))
 		}
@@ -74,14 +74,14 @@ func (s *fileScan) node(path []string, n ast.Node, known *node) {
 func (s *fileScan) mapping(path []string, values []*ast.MappingValueNode, known *node) {
 	for _, mv := range values {
 		key := mv.Key.GetToken().Value
-		p := append(path[:len(path):len(path)], key)
+		p := below(path, key)
 		pos := place(mv.Key.GetToken())
 		s.at[strings.Join(p, sep)] = pos
 		child, ok := childOf(known, key)
 		if !ok {
 			near := nearest(key, slices.Sorted(maps.Keys(known.children)))
 			if near != "" {
-				near = strings.Join(append(path[:len(path):len(path)], near), ".")
+				near = strings.Join(below(path, near), ".")
 			}
 			s.problems = append(s.problems, unknownKey(s.source(pos), strings.Join(p, "."), near))
 			continue
@@ -107,6 +107,9 @@ func elementOf(n *node) *node {
 	}
 	return n.element
 }
+
+// below is the path of something below path.
+func below(path []string, key string) []string { return append(slices.Clip(path), key) }
 
 func place(t *token.Token) string {
 	return fmt.Sprintf("%d:%d", t.Position.Line, t.Position.Column)

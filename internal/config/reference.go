@@ -20,11 +20,10 @@ func Reference() string {
 }
 
 func reference(b *strings.Builder, path []string, n *node, v reflect.Value) {
-	at := func(key string) []string { return append(path[:len(path):len(path)], key) }
 	switch n.kind {
 	case section:
 		for i, key := range n.order {
-			reference(b, at(key), n.children[key], v.Field(i))
+			reference(b, below(path, key), n.children[key], v.Field(i))
 		}
 	case freeMap, list:
 		name := "[]"
@@ -33,7 +32,7 @@ func reference(b *strings.Builder, path []string, n *node, v reflect.Value) {
 		}
 		row(b, path, n, map[nodeKind]string{freeMap: "mapping", list: "list"}[n.kind], "", n.tag.Get("doc"))
 		if n.element.kind != leaf {
-			reference(b, at(name), n.element, reflect.New(n.element.typ).Elem())
+			reference(b, below(path, name), n.element, reflect.New(n.element.typ).Elem())
 		}
 	case opaque:
 		row(b, path, n, "policy", "", "See docs/reference/admin-api.md, policies.")

@@ -67,7 +67,7 @@ func (n *node) walkScalars(path []string, visit func([]string, *node)) {
 		visit(path, n)
 	case section:
 		for _, key := range n.order {
-			n.children[key].walkScalars(append(path[:len(path):len(path)], key), visit)
+			n.children[key].walkScalars(below(path, key), visit)
 		}
 	case freeMap, list, opaque:
 	}
