@@ -70,9 +70,10 @@ func (s *ColumnSet) Names() []string {
 }
 
 // Table is what one decision is made from: the eligible candidates as columns
-// of equal length, and the request's fields. Rows ascend by (worker, rank). It
-// is owned by one decision at a time and reused; no stage may keep it or a
-// slice taken from it.
+// of equal length, and the request's fields. Rows ascend by (worker, rank). A
+// column knows which of its cells have no signal (Cells); there it holds the
+// registry default. The table is owned by one decision at a time and reused; no
+// stage may keep it or a slice taken from it.
 type Table struct {
 	// Rows names the candidates.
 	Rows []fleet.Worker
@@ -87,13 +88,13 @@ type Table struct {
 	Overrides map[string]json.RawMessage
 
 	set     ColumnSet
-	columns [abi.NumColumns][]float64
-	labels  [][]float64 // parallel to set.labels
+	columns [abi.NumColumns]Cells
+	labels  []Cells // parallel to set.labels
 	fields  [abi.NumFields]float64
 }
 
-// Reset prepares the table for n rows with the given columns, each filled with
-// its registry default, and zeroes the fields.
+// Reset prepares the table for n rows with the given columns, all cells missing,
+// and zeroes the fields.
 func (t *Table) Reset(n int, set ColumnSet) {
 	t.Rows = slices.Grow(t.Rows[:0], n)[:n]
 	clear(t.Rows)
@@ -104,13 +105,13 @@ func (t *Table) Reset(n int, set ColumnSet) {
 		if !set.Has(abi.Column(i)) {
 			continue
 		}
-		t.columns[i] = filled(t.columns[i], n, abi.Column(i).Info().Missing)
+		t.columns[i].reset(n, abi.Column(i).Info().Missing)
 	}
 	for len(t.labels) < len(set.labels) {
-		t.labels = append(t.labels, nil)
+		t.labels = append(t.labels, Cells{})
 	}
 	for i := range set.labels {
-		t.labels[i] = filled(t.labels[i], n, 0)
+		t.labels[i].reset(n, 0)
 	}
 }
 
@@ -120,32 +121,64 @@ func (t *Table) Len() int { return len(t.Rows) }
 // Set is the set of columns that the table holds.
 func (t *Table) Set() ColumnSet { return t.set }
 
-// Column returns the standard column, one value a row; nil when the table does
-// not hold it.
-func (t *Table) Column(c abi.Column) []float64 {
+// Cells returns the cells of a standard column; nil when the table does not hold
+// it.
+func (t *Table) Cells(c abi.Column) *Cells {
 	if !t.set.Has(c) {
 		return nil
 	}
-	return t.columns[c]
+	return &t.columns[c]
 }
 
-// Label returns the label column called name; nil when the table does not hold
-// it.
-func (t *Table) Label(name string) []float64 {
+// LabelCells returns the cells of the label column called name; nil when the
+// table does not hold it.
+func (t *Table) LabelCells(name string) *Cells {
 	i, found := slices.BinarySearch(t.set.labels, name)
 	if !found {
 		return nil
 	}
-	return t.labels[i]
+	return &t.labels[i]
 }
 
-// Named returns the column called name, standard or label; nil when the table
-// does not hold it.
-func (t *Table) Named(name string) []float64 {
+// NamedCells returns the cells of the column called name, standard or label; nil
+// when the table does not hold it.
+func (t *Table) NamedCells(name string) *Cells {
 	if c, ok := abi.ColumnByName(name); ok {
-		return t.Column(c)
+		return t.Cells(c)
 	}
-	return t.Label(name)
+	return t.LabelCells(name)
+}
+
+// Fill is Cells.Fill of a standard column; nil when the table does not hold it.
+func (t *Table) Fill(c abi.Column) []float64 {
+	if !t.set.Has(c) {
+		return nil
+	}
+	return t.columns[c].Fill()
+}
+
+// Column is Cells.Values of a standard column; nil when the table does not hold
+// it.
+func (t *Table) Column(c abi.Column) []float64 {
+	if !t.set.Has(c) {
+		return nil
+	}
+	return t.columns[c].values
+}
+
+// Label is Cells.Values of the label column called name; nil when the table does
+// not hold it.
+func (t *Table) Label(name string) []float64 { return valuesOf(t.LabelCells(name)) }
+
+// Named is Cells.Values of the column called name, standard or label; nil when
+// the table does not hold it.
+func (t *Table) Named(name string) []float64 { return valuesOf(t.NamedCells(name)) }
+
+func valuesOf(c *Cells) []float64 {
+	if c == nil {
+		return nil
+	}
+	return c.values
 }
 
 // Field is the value of a request field, 0 when missing.
@@ -153,11 +186,3 @@ func (t *Table) Field(f abi.Field) float64 { return t.fields[f] }
 
 // SetField sets a request field.
 func (t *Table) SetField(f abi.Field, v float64) { t.fields[f] = v }
-
-func filled(buf []float64, n int, v float64) []float64 {
-	buf = slices.Grow(buf[:0], n)[:n]
-	for i := range buf {
-		buf[i] = v
-	}
-	return buf
-}
