@@ -9,8 +9,8 @@ import (
 )
 
 // fill builds the candidate table from the snapshot: the columns of the set
-// that have a source here, every other one at its registry default, and the
-// request fields.
+// that have a source here, and the request fields. A cell whose signal is not
+// known, or whose column has no source, stays missing.
 func (a *attempt) fill(ctx context.Context, p *Partition, set policy.ColumnSet) {
 	t := &a.table
 	t.Reset(len(a.rows), set)
@@ -29,94 +29,109 @@ func (a *attempt) fill(ctx context.Context, p *Partition, set policy.ColumnSet) 
 	a.fillFields(ctx, p, now)
 }
 
+// fillCache writes what the index says. Of a prompt that is known by its length
+// alone nobody can tell what is cached, unless it fills no block.
 func (a *attempt) fillCache(p *Partition) {
 	t := &a.table
-	if col := t.Column(abi.ColKVOverlapDevice); col != nil {
+	if len(a.blocks) > 0 || a.blockCount == 0 {
+		col := t.Fill(abi.ColKVOverlapDevice)
 		for i := range col {
 			col[i] = float64(a.overlaps[i].Device)
 		}
-	}
-	if col := t.Column(abi.ColKVOverlapHost); col != nil {
+		col = t.Fill(abi.ColKVOverlapHost)
 		for i := range col {
 			col[i] = float64(a.overlaps[i].Host)
 		}
-	}
-	if col := t.Column(abi.ColKVOverlapDisk); col != nil {
+		col = t.Fill(abi.ColKVOverlapDisk)
 		for i := range col {
 			col[i] = float64(a.overlaps[i].Disk)
 		}
-	}
-	if col := t.Column(abi.ColKVOverlapShared); col != nil {
+		col = t.Fill(abi.ColKVOverlapShared)
 		for i := range col {
 			col[i] = float64(a.overlaps[i].Shared)
 		}
 	}
-	if col := t.Column(abi.ColKVIndexTrusted); col != nil && a.exact {
-		for i := range col {
-			if p.index.Trusted(a.workers[i]) {
-				col[i] = 1
-			}
-		}
+	col := t.Fill(abi.ColKVIndexTrusted)
+	for i := range col {
+		col[i] = flag(a.exact && p.index.Trusted(a.workers[i]))
 	}
 }
 
 func (a *attempt) fillLoad() {
 	t := &a.table
-	if col := t.Column(abi.ColLoadPrefillTokens); col != nil {
-		for i := range col {
-			col[i] = float64(a.loads[i].PrefillTokens)
-		}
+	col := t.Fill(abi.ColLoadPrefillTokens)
+	for i := range col {
+		col[i] = float64(a.loads[i].PrefillTokens)
 	}
-	if col := t.Column(abi.ColLoadDecodeBlocks); col != nil {
-		for i := range col {
-			col[i] = float64(a.loads[i].DecodeBlocks)
-		}
+	col = t.Fill(abi.ColLoadDecodeBlocks)
+	for i := range col {
+		col[i] = float64(a.loads[i].DecodeBlocks)
 	}
-	if col := t.Column(abi.ColLoadActiveRequests); col != nil {
-		for i := range col {
-			col[i] = float64(a.loads[i].ActiveRequests)
-		}
+	col = t.Fill(abi.ColLoadActiveRequests)
+	for i := range col {
+		col[i] = float64(a.loads[i].ActiveRequests)
 	}
-	if col := t.Column(abi.ColLoadPotentialPrefillTokens); col != nil {
-		for i := range col {
-			col[i] = float64(a.loads[i].PrefillTokens + int64(a.tokens))
-		}
+	col = t.Fill(abi.ColLoadPotentialPrefillTokens)
+	for i := range col {
+		col[i] = float64(a.loads[i].PrefillTokens + int64(a.tokens))
 	}
-	if col := t.Column(abi.ColLoadPotentialDecodeBlocks); col != nil {
-		for i, row := range a.rows {
-			held := a.active[a.view.rows[row].slot]
-			col[i] = float64(a.loads[i].DecodeBlocks + int64(a.blockCount) - int64(held))
-		}
+	col = t.Fill(abi.ColLoadPotentialDecodeBlocks)
+	for i := range col {
+		held := a.active[a.view.rows[a.rows[i]].slot]
+		col[i] = float64(a.loads[i].DecodeBlocks + int64(a.blockCount) - int64(held))
 	}
 }
 
 func (a *attempt) fillWorkers(now time.Time) {
-	a.each(abi.ColWorkerID, func(r *viewRow) float64 { return r.column })
-	a.each(abi.ColWorkerDPRank, func(r *viewRow) float64 { return float64(r.worker.Rank) })
-	a.each(abi.ColWorkerMaxBatchedTokens, func(r *viewRow) float64 { return float64(r.member.record.MaxBatchedTokens) })
-	a.each(abi.ColKVTotalBlocks, func(r *viewRow) float64 { return float64(r.member.record.TotalKVBlocks) })
-	a.each(abi.ColWorkerAgeMs, func(r *viewRow) float64 { return float64(now.Sub(r.member.readySince).Milliseconds()) })
+	a.each(abi.ColWorkerID, func(r *viewRow) (float64, bool) { return r.column, true })
+	a.each(abi.ColWorkerDPRank, func(r *viewRow) (float64, bool) { return float64(r.worker.Rank), true })
+	a.each(abi.ColWorkerMaxBatchedTokens, func(r *viewRow) (float64, bool) { return given(r.member.record.MaxBatchedTokens) })
+	a.each(abi.ColKVTotalBlocks, func(r *viewRow) (float64, bool) { return given(r.member.record.TotalKVBlocks) })
+	a.each(abi.ColWorkerAgeMs, func(r *viewRow) (float64, bool) {
+		return float64(now.Sub(r.member.readySince).Milliseconds()), true
+	})
 	if a.req.Adapter != "" { // only workers that list it are eligible
-		a.each(abi.ColLoraLoaded, func(*viewRow) float64 { return 1 })
+		a.each(abi.ColLoraLoaded, func(*viewRow) (float64, bool) { return 1, true })
 	}
 	set := a.table.Set()
 	for _, name := range set.Labels() {
-		whole, col := a.view.label(name), a.table.Label(name)
-		for i, row := range a.rows {
-			col[i] = whole[row]
+		a.fillLabel(name)
+	}
+}
+
+// given is a number of a worker's record, where 0 stands for none.
+func given(v int) (value float64, known bool) { return float64(v), v != 0 }
+
+// each fills a column, where the table has it, from the candidates' rows of the
+// view; a row whose value is not known is missing.
+func (a *attempt) each(c abi.Column, value func(*viewRow) (v float64, known bool)) {
+	cells := a.table.Cells(c)
+	if cells == nil {
+		return
+	}
+	col := cells.Fill()
+	for i, row := range a.rows {
+		v, known := value(&a.view.rows[row])
+		col[i] = v
+		if !known {
+			cells.Miss(i)
 		}
 	}
 }
 
-// each fills a column, where the table has it, from the candidates' rows of the
-// view.
-func (a *attempt) each(c abi.Column, value func(*viewRow) float64) {
-	col := a.table.Column(c)
-	if col == nil {
+func (a *attempt) fillLabel(name string) {
+	whole, cells := a.view.label(name), a.table.LabelCells(name)
+	col := cells.Fill()
+	for i, row := range a.rows {
+		col[i] = whole.values[row]
+	}
+	if whole.missing == nil {
 		return
 	}
 	for i, row := range a.rows {
-		col[i] = value(&a.view.rows[row])
+		if whole.missing[row] {
+			cells.Miss(i)
+		}
 	}
 }
 

@@ -53,9 +53,10 @@ type RecordedRequest struct {
 	Flags       uint32 `json:"flags"`
 }
 
-// RecordedRow is one candidate. Mask is 1 for a row that the policy could pick;
-// By names the stage that masked it. StageScores has one value a scorer of the
-// pipeline, null where it gave none.
+// RecordedRow is one candidate. Columns holds the registry default where a
+// signal was missing, whatever a stage's manifest puts there for itself. Mask is
+// 1 for a row that the policy could pick; By names the stage that masked it.
+// StageScores has one value a scorer of the pipeline, null where it gave none.
 type RecordedRow struct {
 	Worker      fleet.WorkerID     `json:"worker"`
 	Rank        uint32             `json:"rank"`

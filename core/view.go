@@ -55,7 +55,7 @@ type view struct {
 	byName  map[string]*member
 	ready   bool // every row is
 
-	labels sync.Map // label column → []float64, one a row, made when first asked for
+	labels sync.Map // label column → *labelColumn, made when first asked for
 }
 
 type viewRow struct {
@@ -90,32 +90,54 @@ func (v *view) index(m *member) int {
 	return i
 }
 
+// labelColumn is a label column over all rows of a view.
+type labelColumn struct {
+	values  []float64
+	missing []bool // by row; nil when every row has its value
+}
+
 // label returns a label column over all rows of the view.
-func (v *view) label(name string) []float64 {
+func (v *view) label(name string) *labelColumn {
 	made, _ := v.labels.Load(name)
-	if col, ok := made.([]float64); ok {
+	if col, ok := made.(*labelColumn); ok {
 		return col
 	}
-	col := make([]float64, len(v.rows))
-	key, isNumber := strings.CutPrefix(name, abi.LabelNumPrefix)
-	if !isNumber {
-		key = strings.TrimPrefix(name, abi.LabelPrefix)
-	}
+	col := &labelColumn{values: make([]float64, len(v.rows))}
 	for i, r := range v.rows {
-		value, ok := r.member.record.Labels[key]
-		if !ok {
+		value, ok := labelValue(r.member.record.Labels, name)
+		if ok {
+			col.values[i] = value
 			continue
 		}
-		if !isNumber {
-			col[i] = abi.ID(value)
-			continue
+		if col.missing == nil {
+			col.missing = make([]bool, len(v.rows))
 		}
-		if f, err := strconv.ParseFloat(value, 64); err == nil && !math.IsInf(f, 0) && !math.IsNaN(f) {
-			col[i] = f
-		}
+		col.missing[i] = true
 	}
 	v.labels.Store(name, col)
 	return col
+}
+
+// labelValue reads one worker's value of a label column; ok is false when it has
+// no such label or, for label_num, one that is no finite number.
+func labelValue(labels map[string]string, column string) (value float64, ok bool) {
+	key, isNumber := strings.CutPrefix(column, abi.LabelNumPrefix)
+	if !isNumber {
+		key = strings.TrimPrefix(column, abi.LabelPrefix)
+	}
+	text, ok := labels[key]
+	if !ok {
+		return 0, false
+	}
+	if !isNumber {
+		id := abi.ID(text)
+		return id, id != 0 // 0 is no id
+	}
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil || math.IsInf(f, 0) || math.IsNaN(f) {
+		return 0, false
+	}
+	return f, true
 }
 
 // find reads a worker's name or decimal id.
