@@ -96,8 +96,8 @@ func relayServer(b *testing.B, target string) string {
 	if err != nil {
 		b.Fatal(err)
 	}
-	hc := &fasthttp.HostClient{Addr: target, StreamResponseBody: true, MaxConnWaitTimeout: time.Second}
-	s := &fasthttp.Server{NoDefaultServerHeader: true, Handler: func(ctx *fasthttp.RequestCtx) {
+	hc := &fasthttp.HostClient{Addr: target, StreamResponseBody: true, MaxIdleConnDuration: 100 * time.Millisecond, Dial: func(addr string) (net.Conn, error) { return net.Dial("tcp", addr) }}
+	s := &fasthttp.Server{NoDefaultServerHeader: true, MaxIdleWorkerDuration: 100 * time.Millisecond, Handler: func(ctx *fasthttp.RequestCtx) {
 		if err := hc.Do(&ctx.Request, &ctx.Response); err != nil {
 			ctx.SetStatusCode(502)
 		}
