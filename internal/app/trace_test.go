@@ -1,0 +1,284 @@
+package app_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/routerd/routerd/core"
+	"github.com/routerd/routerd/core/policy"
+	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/frontend"
+	"github.com/routerd/routerd/host"
+	"github.com/routerd/routerd/host/store"
+	"github.com/routerd/routerd/host/wasmtest"
+	"github.com/routerd/routerd/kvcache"
+	"github.com/routerd/routerd/prompt"
+	"github.com/routerd/routerd/upstream"
+)
+
+// road records which files of this repository a request is in, at the moments
+// when it touches something that the test holds.
+type road struct {
+	mu    sync.Mutex
+	spots []spot
+	core  *core.SelectionCore
+}
+
+type spot struct {
+	where string
+	files []string // outermost first
+	live  int      // reservations
+}
+
+const root = "github.com/routerd/routerd/"
+
+// mark notes the caller's stack.
+func (r *road) mark(where string) {
+	pcs := make([]uintptr, 100)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
+	var files []string
+	for {
+		f, more := frames.Next()
+		if pkg, ok := strings.CutPrefix(f.Function, root); ok && !strings.HasSuffix(f.File, "_test.go") {
+			dir, _, _ := strings.Cut(strings.ReplaceAll(pkg, "(*", "."), ".")
+			files = append(files, dir+"/"+filepath.Base(f.File))
+		}
+		if !more {
+			break
+		}
+	}
+	slices.Reverse(files)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.spots = append(r.spots, spot{where, slices.Compact(files), r.core.Reservations()})
+}
+
+func (r *road) spot(t *testing.T, where string) spot {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.spots {
+		if s.where == where {
+			return s
+		}
+	}
+	t.Fatalf("the request never came by %q", where)
+	return spot{}
+}
+
+// Open, Find and Trusted: the index marks its look-ups.
+func (r *road) Open(fleet.PartitionKey, int) (core.KvIndex, error) { return r, nil }
+
+func (r *road) Find(_ []kvcache.BlockHash, _ []fleet.Worker, out []kvcache.Overlap) {
+	clear(out)
+	r.mark("index")
+}
+
+func (r *road) Trusted(fleet.Worker) bool { return true }
+
+// Decided and Released: the core's telemetry.
+func (r *road) Decided(*core.DecisionEvent) { r.mark("decided") }
+
+func (r *road) Released(*core.ReleaseEvent) { r.mark("released") }
+
+// Enabled and the others: the log marks what the guest says.
+func (r *road) Enabled(context.Context, slog.Level) bool { return true }
+
+func (r *road) Handle(_ context.Context, rec slog.Record) error {
+	if rec.Message == "plugin says" {
+		r.mark("guest")
+	}
+	return nil
+}
+
+func (r *road) WithAttrs([]slog.Attr) slog.Handler { return r }
+
+func (r *road) WithGroup(string) slog.Handler { return r }
+
+// talkative is a scorer that logs at each call.
+func talkative() []byte {
+	return wasmtest.Guest{
+		Imports: [][4]string{{"routerd_v1", "log", "iii", ""}}, Extra: `,"imports":["log"]`,
+		Score:      wasmtest.Cat(wasmtest.I32(1), wasmtest.I32(0), wasmtest.I32(4), wasmtest.Call(0), wasmtest.Column(0)),
+		ScoreTypes: wasmtest.ColumnTypes,
+	}.Bytes()
+}
+
+// The walk of docs/guide/trace-a-request.md is the path that a request takes.
+func TestTheGuideTracesARequest(t *testing.T) {
+	r := &road{}
+	log := slog.New(r)
+	policies := talkingPolicies(t, log)
+	r.core = core.New(core.DefaultConfig(), core.SelectionHost{Telemetry: r}, policies, r, log)
+	var atWorker string
+	worker := serveWorker(t, func() {
+		r.mark("worker")
+		all := make([]byte, 1<<20)
+		atWorker = string(all[:runtime.Stack(all, true)])
+	})
+	rec, err := fleet.Record{Name: "w1", URL: worker, Model: "m"}.Normalised()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.core.Prepare(t.Context(), rec.Partition(), 4); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.core.Commit(core.Change{Upserts: []core.Member{{Record: rec, BlockSize: 4, Lifecycle: core.Ready}}}); err != nil {
+		t.Fatal(err)
+	}
+	url := serveFrontendOf(t, r.core, log)
+	resp, err := client.Post(url+"/v1/completions", "application/json", strings.NewReader(`{"model":"m","prompt":[1,2,3,4,5,6,7,8]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer, err := io.ReadAll(resp.Body); err != nil || resp.Body.Close() != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("status %d: %s %v", resp.StatusCode, answer, err)
+	}
+
+	hops := guideHops(t)
+	t.Logf("the guide walks %v", hops)
+	passes := func(where string, want ...string) {
+		t.Helper()
+		got := r.spot(t, where).files
+		at := 0
+		for _, f := range got {
+			if at < len(want) && f == want[at] {
+				at++
+			}
+		}
+		if at < len(want) {
+			t.Errorf("at %s the request is in\n%v\nwant in this order\n%v", where, got, want)
+		}
+		for _, f := range want {
+			if !slices.Contains(hops, f) {
+				t.Errorf("the guide does not name %s", f)
+			}
+		}
+	}
+	passes("index", "frontend/completions.go", "frontend/route.go", "core/select.go", "core/partition.go")
+	passes("guest", "frontend/completions.go", "frontend/route.go", "core/select.go", "core/policy/pipeline.go", "host/policy.go")
+	if before, after := r.spot(t, "guest").live, r.spot(t, "decided").live; before != 0 || after != 1 {
+		t.Errorf("core/reserve/book.go has %d reservations while the policy decides and %d when it has, want 0 and 1", before, after)
+	}
+	if !strings.Contains(atWorker, "frontend/forward.go") {
+		t.Error("frontend/forward.go is in no stack while the worker has the request")
+	}
+	for deadline := time.After(10 * time.Second); r.core.Reservations() != 0; {
+		select {
+		case <-deadline:
+			t.Fatal("the reservation outlived the request")
+		case <-time.After(time.Millisecond):
+		}
+	}
+	r.spot(t, "released")
+	order := []string{"frontend/completions.go", "frontend/route.go", "core/select.go", "core/partition.go", "core/policy/pipeline.go", "host/policy.go", "core/reserve/book.go", "frontend/forward.go"}
+	if !slices.Equal(hops, order) {
+		t.Errorf("the guide walks %v, the design %v", hops, order)
+	}
+}
+
+// guideHops are the files in bold of the guide's numbered walk.
+func guideHops(t *testing.T) []string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/guide/trace-a-request.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var hops []string
+	for _, m := range regexp.MustCompile("\\*\\*`([a-z/]+\\.go)`\\*\\*").FindAllStringSubmatch(string(text), -1) {
+		if _, err := os.Stat("../../" + m[1]); err != nil {
+			t.Errorf("the guide names %s: %v", m[1], err)
+		}
+		hops = append(hops, m[1])
+	}
+	return hops
+}
+
+// talkingPolicies has the talkative module as its default policy.
+func talkingPolicies(t *testing.T, log *slog.Logger) *host.PolicySource {
+	t.Helper()
+	rt, err := host.New(host.DefaultConfig(), log, prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = rt.Close() })
+	modules, err := store.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := modules.Put("talkative", strings.NewReader(string(talkative())), ""); err != nil {
+		t.Fatal(err)
+	}
+	spec, err := policy.ParseSpec([]byte(`{"scorers":[{"use":"module:talkative"}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ps, err := host.OpenPolicySource(t.Context(), rt, modules, host.PolicyConfig{
+		Dir: t.TempDir(), Default: "talk", Seeds: map[string]policy.Spec{"talk": spec},
+	}, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ps.Close() })
+	return ps
+}
+
+// serveWorker answers one completion on each connection after seen was called.
+func serveWorker(t *testing.T, seen func()) (url string) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		seen()
+		_, _ = fmt.Fprint(w, `{"choices":[{"text":"x"}],"usage":{"prompt_tokens":8,"completion_tokens":1}}`)
+	})}
+	served := make(chan struct{})
+	go func() { defer close(served); _ = srv.Serve(ln) }()
+	t.Cleanup(func() { _ = srv.Close(); <-served })
+	return "http://" + ln.Addr().String()
+}
+
+func serveFrontendOf(t *testing.T, c *core.SelectionCore, log *slog.Logger) (url string) {
+	t.Helper()
+	up := upstream.New(upstream.DefaultConfig())
+	tok, err := prompt.New(prompt.DefaultConfig(), c, up, prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := frontend.New(frontend.DefaultConfig(), c, tok, up, func(string) bool { return false }, log, prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ln) }()
+	t.Cleanup(func() {
+		if err := s.Drain(context.Background()); err != nil {
+			t.Error(err)
+		}
+		<-served
+		tok.Close()
+		up.Close()
+	})
+	return "http://" + ln.Addr().String()
+}
