@@ -3,7 +3,6 @@ package host
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"sort"
 	"strconv"
@@ -18,42 +17,6 @@ import (
 
 // maxConfig bounds a stage's configuration, in bytes of its canonical form.
 const maxConfig = 64 << 10
-
-// schemaURL names the schema document; nothing is fetched from there.
-const schemaURL = "routerd:config"
-
-// noLoader refuses every document that a schema refers to outside itself.
-type noLoader struct{}
-
-// Load always fails.
-func (noLoader) Load(url string) (any, error) {
-	return nil, fmt.Errorf("reference to %q is outside the schema", url)
-}
-
-// compileSchema reads a manifest's config_schema; nil for none.
-func compileSchema(raw json.RawMessage) (*jsonschema.Schema, error) {
-	if len(raw) == 0 {
-		return nil, nil
-	}
-	refused := func(err error) error {
-		return refuse(StepManifest, abi.EManifest, "config_schema: "+clip(err.Error(), 400), "JSON Schema 2020-12 without outside references")
-	}
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
-	if err != nil {
-		return nil, refused(err)
-	}
-	c := jsonschema.NewCompiler()
-	c.UseLoader(noLoader{})
-	c.DefaultDraft(jsonschema.Draft2020)
-	if err := c.AddResource(schemaURL, doc); err != nil {
-		return nil, refused(err)
-	}
-	s, err := c.Compile(schemaURL)
-	if err != nil {
-		return nil, refused(err)
-	}
-	return s, nil
-}
 
 // configuration is a stage's configuration, valid and canonical. Immutable.
 type configuration struct {
@@ -77,13 +40,16 @@ func (m *module) configure(raw json.RawMessage) (*configuration, error) {
 	if err != nil {
 		return nil, refused(err.Error())
 	}
+	if item := badNumber(value, ""); item != "" {
+		return nil, refuse(StepConfig, abi.EConfigure, item, numberAllowed)
+	}
 	if m.schema == nil {
 		if obj, ok := value.(map[string]any); !ok || len(obj) > 0 {
 			return nil, refuse(StepConfig, abi.EConfigure, clip(string(raw), 80), "nothing: the module declares no config_schema")
 		}
 	} else {
-		value = withDefaults(m.schema, value)
-		if err := m.schema.Validate(value); err != nil {
+		value = withDefaults(m.schema.schema, value)
+		if err := m.schema.validate(value, maxConfigSteps); err != nil {
 			return nil, refused(schemaMessage(err))
 		}
 	}
@@ -94,6 +60,9 @@ func (m *module) configure(raw json.RawMessage) (*configuration, error) {
 	canonical, err := jcs.Transform(plain)
 	if err != nil {
 		return nil, refused(err.Error())
+	}
+	if len(canonical) > maxConfig {
+		return nil, refuse(StepConfig, abi.EConfigure, fmt.Sprintf("%d bytes with the schema's defaults", len(canonical)), fmt.Sprintf("up to %d bytes", maxConfig))
 	}
 	return &configuration{canonical: canonical, value: value, digest: Digest(canonical)}, nil
 }
@@ -119,24 +88,6 @@ func withDefaults(s *jsonschema.Schema, v any) any {
 		}
 	}
 	return out
-}
-
-// schemaMessage is the first thing that a schema found wrong, with its place.
-func schemaMessage(err error) string {
-	var v *jsonschema.ValidationError
-	if !errors.As(err, &v) {
-		return err.Error()
-	}
-	for len(v.Causes) > 0 {
-		v = v.Causes[0]
-	}
-	text := strings.TrimSpace(v.Error())
-	if i := strings.LastIndex(text, "\n- "); i >= 0 {
-		text = text[i+3:]
-	} else if i := strings.LastIndex(text, "\n"); i >= 0 {
-		text = text[i+1:]
-	}
-	return strings.TrimSpace(text)
 }
 
 // number is how a guest sees a configuration value: a number, a boolean as 0 or
@@ -218,7 +169,7 @@ func (m *module) checkOverride(c *configuration, name string, raw json.RawMessag
 			continue
 		}
 		refused := func(allowed string) error {
-			return &fleet.FieldError{Field: name, Value: string(raw), Allowed: allowed}
+			return &fleet.FieldError{Field: name, Value: clip(string(raw), 80), Allowed: allowed}
 		}
 		v, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
 		if err != nil {
@@ -229,8 +180,11 @@ func (m *module) checkOverride(c *configuration, name string, raw json.RawMessag
 		default:
 			return true, refused("a number, a boolean or a string")
 		}
+		if badNumber(v, "") != "" {
+			return true, refused(numberAllowed)
+		}
 		if m.schema != nil {
-			if err := m.schema.Validate(replaced(c.value, strings.Split(name, "/"), v)); err != nil {
+			if err := m.schema.validate(replaced(c.value, strings.Split(name, "/"), v), maxOverrideSteps); err != nil {
 				return true, refused(clip(schemaMessage(err), 200))
 			}
 		}
@@ -247,7 +201,7 @@ func overridden(overrides map[string]json.RawMessage, field string) (v float64, 
 		return 0, false
 	}
 	x, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
-	if err != nil {
+	if err != nil || badNumber(x, "") != "" {
 		return 0, false
 	}
 	return number(x), true

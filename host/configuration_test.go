@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -74,6 +75,11 @@ func TestConfigurationIsHandedOverCanonical(t *testing.T) {
 
 func TestConfigurationThatIsRefused(t *testing.T) {
 	r := newRuntime(t)
+	loose := Guest{Extra: `,"config_schema":{"properties":{"x":{"minimum":1}},"enum":[` + strings.Repeat("1,", 50) + `{}]}`}.Bytes()
+	var wide strings.Builder
+	for i := range 180 {
+		fmt.Fprintf(&wide, `"b%d":{"default":%q},`, i, strings.Repeat("y", 200))
+	}
 	for name, tc := range map[string]struct {
 		wasm   []byte
 		config string
@@ -84,6 +90,13 @@ func TestConfigurationThatIsRefused(t *testing.T) {
 		"wrong type":    {configured(), `{"a":"x"}`, "/a"},
 		"no JSON":       {configured(), `{"a":`, ""},
 		"too large":     {configured(), `{"word":"` + strings.Repeat("x", 70_000) + `"}`, "bytes"},
+		"no f64":        {configured(), `{"a":1e400}`, "/a: number 1e400"},
+		"fraction":      {loose, `{"x":[0,1e-999999]}`, "/x/1: number 1e-999999"},
+		"huge power":    {loose, `{"x":1e2000000}`, "/x: number 1e2000000"},
+		"zero, power":   {loose, `{"x":0e2000000}`, "/x: number 0e2000000"},
+		"long number":   {loose, `{"x":` + strings.Repeat("1", 65) + `}`, "/x: number 1111"},
+		"defaults":      {Guest{Extra: `,"config_schema":{"properties":{` + wide.String() + `"c":{}}}`}.Bytes(), `{"c":"` + strings.Repeat("x", 40_000) + `"}`, "with the schema's defaults"},
+		"too many":      {loose, `{"y":[` + strings.Repeat("1,", 30_000) + `1]}`, "too large for the module's config_schema"},
 		"no schema":     {good(), `{"a":1}`, ""},
 		"guest says no": {Guest{Configure: I32(-3)}.Bytes(), ``, "bad_config"},
 	} {
@@ -117,7 +130,7 @@ func TestOverrides(t *testing.T) {
 	}
 	type outcome struct{ Known, Refused bool }
 	got := map[string]outcome{}
-	for _, o := range []string{"a=5", "a=11", `a="x"`, "a=[1]", "deep/b=true", "deep/b=3", "zzz=1", "isl_tokens=1"} {
+	for _, o := range []string{"a=5", "a=11", "a=1e400", "a=1e-400", "a=1e2000000", `a="x"`, "a=[1]", "deep/b=true", "deep/b=3", "zzz=1", "isl_tokens=1"} {
 		name, value, _ := strings.Cut(o, "=")
 		known, err := s.CheckOverride(name, json.RawMessage(value))
 		var fe *fleet.FieldError
@@ -127,7 +140,7 @@ func TestOverrides(t *testing.T) {
 		got[o] = outcome{known, err != nil}
 	}
 	want := map[string]outcome{
-		"a=5": {true, false}, "a=11": {true, true}, `a="x"`: {true, true}, "a=[1]": {true, true},
+		"a=5": {true, false}, "a=11": {true, true}, "a=1e400": {true, true}, "a=1e-400": {true, true}, "a=1e2000000": {true, true}, `a="x"`: {true, true}, "a=[1]": {true, true},
 		"deep/b=true": {true, false}, "deep/b=3": {true, true}, "zzz=1": {}, "isl_tokens=1": {},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -5,11 +5,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"math"
 	"strings"
 	"time"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/tetratelabs/wazero"
 
 	"github.com/routerd/routerd/core/policy"
@@ -27,7 +25,7 @@ type module struct {
 	manifest *abi.Manifest
 	meter    *meter.Module // for function names
 	compiled wazero.CompiledModule
-	schema   *jsonschema.Schema // nil: takes no configuration
+	schema   *configSchema // nil: takes no configuration
 	columns  policy.ColumnSet
 	layout   *abi.Layout
 	minPages uint32
@@ -128,16 +126,8 @@ func unsupported(m *abi.Manifest) (what, allowed string) {
 		}
 	}
 	for _, c := range m.Columns {
-		known, ok := abi.ColumnByName(c.Name)
-		if ok && known == abi.ColUpstreamScore {
+		if c.Name == abi.ColUpstreamScore.String() {
 			return "column " + c.Name + " is for pickers only", "the other columns"
-		}
-		fixed := 0.0
-		if ok {
-			fixed = known.Info().Missing
-		}
-		if math.Float64bits(c.Missing) != math.Float64bits(fixed) {
-			return fmt.Sprintf("column %s: missing %v is not supported by this version", c.Name, c.Missing), fmt.Sprintf("%v", fixed)
 		}
 	}
 	return "", ""
