@@ -57,7 +57,7 @@ type instance struct {
 // newInstance makes an instance and takes it through start section,
 // _initialize, rp_configure and rp_bind, all under one set-up budget. An error
 // is a *LoadError unless only memory is short (errMemory).
-func (r *Runtime) newInstance(m *module, c *configuration, log *guestLog) (_ *instance, err error) {
+func (r *Runtime) newInstance(m *module, c *configuration, log *guestLog) (*instance, error) {
 	region := &allocator{budget: &r.memory, reserve: r.reserve}
 	if !region.take(int64(m.minPages) * pageSize) {
 		return nil, errMemory
@@ -65,8 +65,9 @@ func (r *Runtime) newInstance(m *module, c *configuration, log *guestLog) (_ *in
 	in := &instance{rt: r, module: m, log: log, region: region, rest: abi.FuelSetUp - abi.FuelSlice, granted: abi.FuelSlice}
 	in.carrier = context.WithValue(context.Background(), instanceKey{}, in)
 	r.instances.Add(1)
-	defer func() {
-		if err != nil {
+	bound := false
+	defer func() { // also when something panics
+		if !bound {
 			in.close()
 		}
 	}()
@@ -85,7 +86,11 @@ func (r *Runtime) newInstance(m *module, c *configuration, log *guestLog) (_ *in
 	if err != nil {
 		return nil, err
 	}
-	return in, in.bind(block)
+	if err := in.bind(block); err != nil {
+		return nil, err
+	}
+	bound = true
+	return in, nil
 }
 
 // errMemory is that the memory of all instances together is used up.

@@ -31,7 +31,7 @@ func (r *Runtime) Stage(ctx context.Context, use string, wasm []byte, digest str
 	if err != nil {
 		return nil, err
 	}
-	c, err := m.configure(config)
+	c, err := contained("read configuration", func() (*configuration, error) { return m.configure(config) })
 	if err != nil {
 		return nil, errors.Join(err, r.modules.release(digest))
 	}
@@ -48,35 +48,38 @@ func (r *Runtime) Stage(ctx context.Context, use string, wasm []byte, digest str
 func (r *Runtime) openPool(ctx context.Context, m *module, c *configuration) (*pool, error) {
 	quiet := &guestLog{mute: true}
 	var ready []*instance
-	fail := func(err error) (*pool, error) {
+	kept := false
+	defer func() { // also when something panics
 		for _, in := range ready {
-			in.close()
+			if !kept {
+				in.close()
+			}
 		}
-		return nil, err
-	}
+	}()
 	for range spareInstances {
 		if err := ctx.Err(); err != nil {
-			return fail(fmt.Errorf("set up module: %w", context.Cause(ctx)))
+			return nil, fmt.Errorf("set up module: %w", context.Cause(ctx))
 		}
 		in, err := r.newInstance(m, c, quiet)
 		if errors.Is(err, errMemory) {
-			return fail(refuse(StepStart, abi.EPool, fmt.Sprintf("%d pages of memory for one more instance", m.minPages),
-				fmt.Sprintf("plugins.memory_limit of %d bytes for all instances together", r.cfg.MemoryLimit)))
+			return nil, refuse(StepStart, abi.EPool, fmt.Sprintf("%d pages of memory for one more instance", m.minPages),
+				fmt.Sprintf("plugins.memory_limit of %d bytes for all instances together", r.cfg.MemoryLimit))
 		}
 		if err != nil {
-			return fail(err)
+			return nil, err
 		}
 		ready = append(ready, in)
 	}
 	if _, err := r.selfTest(m, c, ready); err != nil {
-		return fail(err)
+		return nil, err
 	}
 	held, err := r.modules.get(ctx, m.digest, func(context.Context) (*module, error) {
 		return nil, errors.New("the module went away while it was being loaded")
 	})
 	if err != nil {
-		return fail(err)
+		return nil, err
 	}
+	kept = true
 	return newPool(r, held, c, newGuestLog(r.log, m.manifest.Name, m.digest, r.metrics.logDropped.WithLabelValues(m.manifest.Name)), ready), nil
 }
 
@@ -89,7 +92,8 @@ func (s *stage) Columns() policy.ColumnSet { return s.pool.module.columns }
 
 // CheckOverride knows the config.<pointer> request fields of the manifest.
 func (s *stage) CheckOverride(name string, value json.RawMessage) (known bool, err error) {
-	return s.pool.module.checkOverride(s.pool.config, name, value)
+	m := s.pool.module
+	return contained("check override", func() (bool, error) { return m.checkOverride(s.pool.config, name, value) })
 }
 
 // Close gives the stage's share of the pool up.

@@ -211,7 +211,7 @@ func (p *pool) grow() {
 
 // makeOne runs on the grower's goroutine.
 func (p *pool) makeOne() {
-	in, err := p.rt.newInstance(p.module, p.config, p.log)
+	in, err := contained("set up instance", func() (*instance, error) { return p.rt.newInstance(p.module, p.config, p.log) })
 	if err == nil {
 		p.keep(in)
 	}

@@ -56,7 +56,7 @@ func (s *shared[K, V]) get(ctx context.Context, key K, build func(context.Contex
 }
 
 func (s *shared[K, V]) build(ctx context.Context, key K, e *sharedEntry[V], build func(context.Context) (V, error)) (V, error) {
-	v, err := build(ctx)
+	v, err := contained("make", func() (V, error) { return build(ctx) })
 	s.mu.Lock()
 	e.value, e.err, e.gone = v, err, err != nil && ctx.Err() != nil
 	if err != nil {
@@ -98,4 +98,16 @@ func (s *shared[K, V]) len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.entries)
+}
+
+// contained calls f and makes an error of a panic in it: what is foreign goes
+// through libraries that may have faults of their own, and no module may end the
+// daemon with one.
+func contained[V any](what string, f func() (V, error)) (v V, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%s: internal fault: %s", what, clip(fmt.Sprint(p), maxEngineText))
+		}
+	}()
+	return f()
 }

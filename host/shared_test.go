@@ -3,6 +3,7 @@ package host_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -63,6 +64,30 @@ func TestWaiterThatGivesUpLeavesTheValueToItsMaker(t *testing.T) {
 		}
 		if err := s.Release("k"); err != nil || closed != 1 {
 			t.Errorf("after release: %v, closed %d", err, closed)
+		}
+	})
+}
+
+func TestPanicOfAMakerIsAnErrorForItAndItsWaiters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := host.NewShared(func(int) error { return errors.New("nothing was made that could be closed") })
+		let := make(chan struct{})
+		for range 3 { // the first makes, the others wait
+			go func() {
+				_, err := s.Get(context.Background(), "k", func(context.Context) (int, error) {
+					<-let
+					panic("out of cheese\n")
+				})
+				if err == nil || !strings.Contains(err.Error(), `out of cheese\n`) {
+					t.Errorf("got %v, want the panic, escaped", err)
+				}
+			}()
+			synctest.Wait()
+		}
+		close(let)
+		synctest.Wait()
+		if n := s.Len(); n != 0 {
+			t.Errorf("%d values are left", n)
 		}
 	})
 }
