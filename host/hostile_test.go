@@ -37,7 +37,7 @@ func badTable(s policy.Scorer, n int) *policy.Table {
 // answer decides with a revision of one module stage and the default fallback.
 func answer(t testing.TB, s policy.Scorer, seed uint64, n int) policy.Decision {
 	t.Helper()
-	rev := revisionOf(t, s)
+	rev := revisionOf(t, s, policy.GuardOff())
 	var d policy.Decision
 	tab := &policy.Table{}
 	tab.Reset(n, rev.Columns())
@@ -58,14 +58,14 @@ func (g given) Scorer(context.Context, string, json.RawMessage) (policy.Scorer, 
 	return g.s, "", nil
 }
 
-func revisionOf(t testing.TB, s policy.Scorer) *policy.Revision {
+func revisionOf(t testing.TB, s policy.Scorer, opts ...policy.RevisionOption) *policy.Revision {
 	t.Helper()
 	spec := policy.Spec{Scorers: []policy.ScorerSpec{{StageSpec: policy.StageSpec{Use: "module:test"}}}}
 	p, _, err := policy.Compile(context.Background(), spec, given{s})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return policy.NewRevision("test", 1, spec, p, nil, policy.GuardOff())
+	return policy.NewRevision("test", 1, spec, p, nil, opts...)
 }
 
 // hostile guests that pass every check of the load and go wrong in a call.
@@ -194,8 +194,11 @@ func TestW1_EndlessLoopEndsByFuelOrDeadline(t *testing.T) {
 			_, err := s.Score(context.Background(), badTable(s, 4), make([]float64, 4), &rep)
 			t.Logf("ended after %s, %d fuel", time.Since(began), rep.Fuel)
 			var f *policy.Fault
-			if !errors.As(err, &f) || f.Reason != tc.reason || f.Fuel == 0 {
+			if !errors.As(err, &f) || f.Reason != tc.reason || f.Fuel == 0 || f.Fuel != rep.Fuel {
 				t.Fatalf("got %v, want a fault with reason %s and its fuel", err, tc.reason)
+			}
+			if tc.reason == "deadline" && f.Fuel > 500_000_000 {
+				t.Errorf("a deadline of 1 ms after %d fuel, the budget is 1,000,000,000", f.Fuel)
 			}
 			for range 100 {
 				if _, _, err := score(s, 4); err != nil {

@@ -262,11 +262,13 @@ func (in *instance) begin(budget uint64, limit time.Duration) {
 	in.clock, in.random = 0, 0
 }
 
-// used is the fuel of the call so far.
+// used is the fuel of the call so far: what was granted and what the guest owes,
+// at most the budget. After a trap it is a lower bound, since what a guest had
+// left is not always written down by then.
 func (in *instance) used() uint64 {
 	left := int64(in.fuel.Get())
 	if left < 0 {
-		return in.granted + in.rest
+		return in.granted + min(-uint64(left), in.rest)
 	}
 	return in.granted - min(uint64(left), in.granted)
 }
