@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"testing"
 
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/internal/app"
@@ -38,12 +39,56 @@ func serveRouter(module string, urls []string) ([]string, func() error, error) {
 		return nil, nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	stop := func() error { return errors.Join(a.Stop(context.Background()), os.RemoveAll(dir)) }
-	if module != "" {
-		if err := activate(cli.NewClient(a.AdminURL(), a.Token()), module); err != nil {
-			return nil, nil, errors.Join(err, stop())
+	addrs := []string{strings.TrimPrefix(a.FrontendURL(), "http://")}
+	if module == "" {
+		return addrs, stop, nil
+	}
+	client := cli.NewClient(a.AdminURL(), a.Token())
+	if err := activate(client, module); err != nil {
+		return nil, nil, errors.Join(err, stop())
+	}
+	return addrs, func() error { return errors.Join(decided(client), stop()) }, nil
+}
+
+// decided refuses figures of a module that are largely those of its fallback.
+func decided(client *cli.Client) error {
+	var policy struct {
+		Stats policyStats `json:"stats"`
+	}
+	if err := client.Do(context.Background(), "GET", "/v1/policies/default", nil, &policy); err != nil {
+		return err
+	}
+	return policy.Stats.check()
+}
+
+// policyStats is what is read of a policy's counts.
+type policyStats struct {
+	Calls     uint64            `json:"calls"`
+	Fallbacks uint64            `json:"fallbacks"`
+	Faults    map[string]uint64 `json:"faults"`
+}
+
+func (s policyStats) check() error {
+	if s.Calls == 0 || s.Fallbacks > s.Calls/100 {
+		return fmt.Errorf("%d of %d decisions were the fallback's, at most 1 %% may be; faults %v", s.Fallbacks, s.Calls, s.Faults)
+	}
+	return nil
+}
+
+func TestFiguresOfTheFallbackAreRefused(t *testing.T) {
+	for _, tc := range []struct {
+		stats policyStats
+		ok    bool
+	}{
+		{policyStats{Calls: 1000}, true},
+		{policyStats{Calls: 1000, Fallbacks: 10}, true},
+		{policyStats{Calls: 1000, Fallbacks: 11}, false},
+		{policyStats{}, false},
+	} {
+		if err := tc.stats.check(); (err == nil) != tc.ok {
+			t.Errorf("%+v: got %v", tc.stats, err)
 		}
 	}
-	return []string{strings.TrimPrefix(a.FrontendURL(), "http://")}, stop, nil
 }
 
 // activate makes the module in the file the only scorer.
