@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"errors"
 	"io"
 	"net"
 	"sync"
@@ -67,7 +68,7 @@ func (c *conn) ReadFrom(r io.Reader) (total int64, err error) {
 				return total, err
 			}
 		}
-		if readErr == io.EOF {
+		if errors.Is(readErr, io.EOF) {
 			return total, nil
 		}
 		if readErr != nil {

@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -27,7 +26,7 @@ func TestG1_StreamsUnderWayEndAndNothingNewBegins(t *testing.T) {
 		<-goOn
 		p.say(event("2") + event("[DONE]") + lastChunk)
 	}).url)
-	streams := make([]*http.Response, 10)
+	streams := make([]streamed, 10)
 	for i := range streams {
 		streams[i] = w.stream(t, client(t))
 	}
@@ -145,7 +144,7 @@ func TestDrainBeforeServeEndsServeAtOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer ln.Close()
+		t.Cleanup(func() { ln.Close() })
 		if err := s.Serve(ln); !errors.Is(err, want) {
 			t.Errorf("got %v, want %v", err, want)
 		}

@@ -23,7 +23,7 @@ var (
 	errDraining     = errors.New("the router is shutting down")
 	errClientGone   = errors.New("the client has gone")
 	errGraceOver    = errors.New("the grace of the shutdown is over")
-	errBothFramings = errors.New("Transfer-Encoding and Content-Length must not be given together") //nolint:revive,staticcheck // names of headers
+	errBothFramings = errors.New("Transfer-Encoding and Content-Length must not be given together")
 	errConnect      = errors.New("the method CONNECT is not supported")
 	errPanic        = errors.New("internal error")
 	errTooLong      = errors.New("the answer is too long for an HTTP/1.0 client")
@@ -204,7 +204,7 @@ func (a answer) body() []byte {
 	b, err := json.Marshal(map[string]object{"error": o})
 	if err != nil || len(b) > 1<<10 { // only a message full of escapes is longer
 		o.Message = "the request is refused; the reason is too long to repeat"
-		b, _ = json.Marshal(map[string]object{"error": o}) //nolint:errcheck,errchkjson // texts always have a JSON form
+		b, _ = json.Marshal(map[string]object{"error": o})
 	}
 	return b
 }

@@ -107,6 +107,7 @@ func TestE2_EveryErrorOfTheRouterHasTheOpenAIForm(t *testing.T) {
 		{"too large headers", "GET / HTTP/1.1\r\nHost: r\r\nX-A: " + strings.Repeat("SECRET", 10<<10) + "\r\n\r\n", 431, "headers_too_large"},
 		{"unknown path", "GET /v2/SECRET HTTP/1.1\r\nHost: r\r\n\r\n", 404, "not_found"},
 		{"wrong method", "PUT " + chatPath + " HTTP/1.1\r\nHost: r\r\nContent-Length: 0\r\n\r\n", 405, "method_not_allowed"},
+		{"part of a method", "POS " + chatPath + " HTTP/1.1\r\nHost: r\r\nContent-Length: 0\r\n\r\n", 405, "method_not_allowed"},
 		{"CONNECT", "CONNECT a.test:443 HTTP/1.1\r\nHost: a.test:443\r\n\r\n", 405, "method_not_allowed"},
 		{"malformed", "SECRET\r\n\r\n", 400, "invalid_http"},
 		{"two lengths", "POST " + chatPath + " HTTP/1.1\r\nHost: r\r\nContent-Length: 4\r\nContent-Length: 5\r\n\r\nSECRET", 400, "invalid_http"},
@@ -219,10 +220,21 @@ func TestBadRoutingHeadersNameHeaderValueAndWhatIsAllowed(t *testing.T) {
 	w.join(t, "w1", answering(t, plain("{}")).url)
 	long := strings.Repeat("x", 300)
 	for _, c := range [][2]string{
-		{"x-routerd-pin", ";rank=1"}, {"x-routerd-pin", "w1;rank=-1"}, {"x-routerd-pin", "w1;rang=1"}, {"x-routerd-pin", ""},
-		{"x-routerd-allow", "w1,,w2"}, {"x-routerd-allow", ""}, {"x-routerd-session", long}, {"x-session-id", long},
-		{"x-routerd-parent-session", long}, {"x-routerd-class", long}, {"x-routerd-tenant", "é"}, {"x-routerd-priority", "1.5"},
-		{"x-routerd-priority", "2147483648"}, {"x-routerd-override", "[]"}, {"x-routerd-override", `{"a":1,"a":2}`},
+		{"x-routerd-pin", ";rank=1"},
+		{"x-routerd-pin", "w1;rank=-1"},
+		{"x-routerd-pin", "w1;rang=1"},
+		{"x-routerd-pin", ""},
+		{"x-routerd-allow", "w1,,w2"},
+		{"x-routerd-allow", ""},
+		{"x-routerd-session", long},
+		{"x-session-id", long},
+		{"x-routerd-parent-session", long},
+		{"x-routerd-class", long},
+		{"x-routerd-tenant", "é"},
+		{"x-routerd-priority", "1.5"},
+		{"x-routerd-priority", "2147483648"},
+		{"x-routerd-override", "[]"},
+		{"x-routerd-override", `{"a":1,"a":2}`},
 	} {
 		got := w.chat(t, c[0], c[1])
 		checkError(t, got, 400, "invalid_header")

@@ -68,7 +68,7 @@ func (x *exchange) dress(sel *core.Selection) {
 func (s *Server) relay(x *exchange) error {
 	resp := &x.ctx.Response
 	resp.Header.SetProtocol([]byte("HTTP/1.1")) // whatever the worker speaks
-	x.meter.begin(bytes.HasPrefix(resp.Header.ContentType(), []byte("text/event-stream")), s.facts.blockSize(s.core, x.req.Partition))
+	x.meter.begin(isEvents(resp.Header.ContentType()), s.facts.blockSize(s.core, x.req.Partition))
 	size := x.body.Size()
 	switch {
 	case x.old:
@@ -94,6 +94,11 @@ func (s *Server) relay(x *exchange) error {
 	return nil
 }
 
+func isEvents(contentType []byte) bool {
+	const events = "text/event-stream"
+	return len(contentType) >= len(events) && bytes.EqualFold(contentType[:len(events)], []byte(events))
+}
+
 // readFirst makes one read of the body, all of it if the worker has it ready.
 // An error is returned only when nothing came.
 func (x *exchange) readFirst(size int64) error {
@@ -104,11 +109,11 @@ func (x *exchange) readFirst(size int64) error {
 	x.scratch = x.s.buffers.get()
 	buf := *x.scratch
 	n, err := x.body.Read(buf)
-	if n == 0 && err != io.EOF { //nolint:errorlint // a reader returns it as it is
+	if n == 0 && !errors.Is(err, io.EOF) {
 		return err
 	}
 	x.head = buf[:n]
-	x.ended = err == io.EOF || int64(n) == size
+	x.ended = errors.Is(err, io.EOF) || int64(n) == size
 	x.feed(x.head)
 	return nil
 }

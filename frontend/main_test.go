@@ -35,6 +35,9 @@ func TestMain(m *testing.M) {
 	)
 }
 
+// key is the partition of model m.
+var key = fleet.PartitionKey{Model: "m", Group: "default"}
+
 const patience = 10 * time.Second
 
 // eventually polls a condition until it holds.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/valyala/fasthttp"
@@ -13,19 +14,20 @@ import (
 type route struct {
 	name   string // in metrics
 	prefix bool
-	allow  string // methods, as in the Allow header
+	allow  []string // methods
 	handle func(x *exchange) error
 	always bool // also while the server is not ready
 }
 
 // routeTable lists everything that the frontend answers, by path.
 func (s *Server) routeTable() map[string]*route {
+	post, get := []string{fasthttp.MethodPost}, []string{fasthttp.MethodGet, fasthttp.MethodHead}
 	return map[string]*route{
-		"/v1/chat/completions": {name: "chat", allow: "POST", handle: s.chatCompletions},
-		"/v1/completions":      {name: "completions", allow: "POST", handle: s.completions},
-		"/v1/models":           {name: "models", allow: "GET, HEAD", handle: s.models},
-		"/v1/models/":          {name: "model", allow: "GET, HEAD", handle: s.model, prefix: true},
-		"/health":              {name: "health", allow: "GET, HEAD", handle: s.health, always: true},
+		"/v1/chat/completions": {name: "chat", allow: post, handle: s.chatCompletions},
+		"/v1/completions":      {name: "completions", allow: post, handle: s.completions},
+		"/v1/models":           {name: "models", allow: get, handle: s.models},
+		"/v1/models/":          {name: "model", allow: get, handle: s.model, prefix: true},
+		"/health":              {name: "health", allow: get, handle: s.health, always: true},
 	}
 }
 
@@ -60,9 +62,9 @@ func (s *Server) dispatch(x *exchange) error {
 		return &routeError{}
 	}
 	x.route = r
-	if !strings.Contains(r.allow, string(h.Method())) {
-		x.allow = r.allow
-		return &routeError{method: string(h.Method()), allow: r.allow}
+	if !slices.Contains(r.allow, string(h.Method())) {
+		x.allow = strings.Join(r.allow, ", ")
+		return &routeError{method: string(h.Method()), allow: x.allow}
 	}
 	if framedTwice(h) {
 		x.closing = true

@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"errors"
 	"math"
 	"strconv"
 
@@ -97,8 +98,8 @@ func (sc *scanner) scan(body []byte, out *scan) error {
 		values[i] = value
 		return nil
 	})
-	if _, refused := err.(*bodyError); refused { //nolint:errorlint // members returns it as it is
-		return err
+	if refused, ok := errors.AsType[*bodyError](err); ok {
+		return refused
 	}
 	if err != nil {
 		return &bodyError{problem: "the request body is " + err.Error() + "; a JSON object is expected"}
@@ -138,7 +139,7 @@ func (sc *scanner) fill(out *scan, values [][]byte) {
 			out.temperature = f
 		}
 	}
-	if v := values[fieldSalt]; v != nil && v[0] == '"' {
+	if v := values[fieldSalt]; len(v) > 0 && v[0] == '"' {
 		out.salt = string(unquote(v))
 	}
 	for i, name := range sc.names {

@@ -165,6 +165,9 @@ func (s *Server) refuseParse(ctx *fasthttp.RequestCtx, err error) {
 	}
 	a := answerTo(&parseError{err})
 	a.write(&ctx.Response)
+	if op, ok := errors.AsType[*net.OpError](err); ok && !op.Timeout() {
+		return // the connection broke: nobody reads the answer
+	}
 	s.metrics.refused(a.status)
 	s.log.Debug("request cannot be read", "status", a.status, "reason", a.code)
 }

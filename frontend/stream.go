@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"errors"
 	"io"
 	"sync"
 	"time"
@@ -31,7 +32,7 @@ func (s *stream) Read(p []byte) (int, error) {
 	case n > 0:
 		x.feed(p[:n])
 		return n, nil
-	case err == io.EOF: //nolint:errorlint // a reader returns it as it is
+	case errors.Is(err, io.EOF):
 		x.ended = true
 		x.meter.finish()
 	default:

@@ -12,8 +12,14 @@ import (
 	"time"
 )
 
+// streamed is an answer that is being read; its end is the test's.
+type streamed struct {
+	Body          io.ReadCloser
+	ContentLength int64
+}
+
 // stream opens a streamed completion and returns its response.
-func (w *world) stream(t testing.TB, c *http.Client, headers ...string) *http.Response {
+func (w *world) stream(t testing.TB, c *http.Client, headers ...string) streamed {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+w.addr+chatPath, strings.NewReader(`{"model":"m","stream":true,"messages":[{"role":"user","content":"hello hello"}]}`))
 	if err != nil {
@@ -27,7 +33,7 @@ func (w *world) stream(t testing.TB, c *http.Client, headers ...string) *http.Re
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { resp.Body.Close() })
-	return resp
+	return streamed{resp.Body, resp.ContentLength}
 }
 
 // told relays pieces as the test hands them over; closing the channel ends the
