@@ -41,6 +41,7 @@ type fillColumn struct {
 	label   string // a label column where not empty
 	start   int    // in float64s from the frame's start
 	missing float64
+	plain   bool // missing is the registry default, which tables hold already
 }
 
 type fillField struct {
@@ -58,8 +59,10 @@ func newFiller(m *module, c *configuration) *filler {
 		out := fillColumn{start: int(m.layout.Columns[i] / 8), missing: col.Missing}
 		if std, ok := abi.ColumnByName(col.Name); ok {
 			out.std = std
+			out.plain = math.Float64bits(col.Missing) == math.Float64bits(std.Info().Missing)
 		} else {
 			out.label = col.Name
+			out.plain = math.Float64bits(col.Missing) == 0
 		}
 		f.columns = append(f.columns, out)
 	}
@@ -93,16 +96,7 @@ func (f *filler) fill(in *instance, t *policy.Table) {
 	for i := range f.columns {
 		c := &f.columns[i]
 		to := in.f64[c.start : c.start+l.Stride]
-		from := t.Column(c.std)
-		if c.label != "" {
-			from = t.Label(c.label)
-		}
-		if from == nil {
-			for row := range n {
-				to[row] = c.missing
-			}
-		}
-		copy(to, from)
+		c.write(to[:n], t)
 		// What an earlier call left behind the last row is nobody's business:
 		// it may be of another partition.
 		if in.last > n {
@@ -110,6 +104,24 @@ func (f *filler) fill(in *instance, t *policy.Table) {
 		}
 	}
 	in.last = n
+}
+
+// write fills one column of a frame, which has a row for each of the table's.
+func (c *fillColumn) write(to []float64, t *policy.Table) {
+	cells := t.Cells(c.std)
+	if c.label != "" {
+		cells = t.LabelCells(c.label)
+	}
+	switch {
+	case cells == nil:
+		for row := range to {
+			to[row] = c.missing
+		}
+	case c.plain:
+		copy(to, cells.Values())
+	default:
+		cells.Copy(to, c.missing)
+	}
 }
 
 func (f *fillField) read(t *policy.Table) float64 {

@@ -45,7 +45,8 @@ func (m Measure) Declare() (base, perRow uint64) {
 }
 
 // selfTest is ABI §7 step 7: frames of 1, 8, 64 and 1,000 rows (at most what the
-// frame holds) with zero, random and hostile columns on two instances. Traps,
+// frame holds) with zero, random and hostile columns, the last with missing
+// signals among them, on two instances. Traps,
 // unequal bits and more than 80 % of the budget are refused; so are results
 // that cannot be believed, but for hostile columns only where a row was not
 // written.
@@ -144,6 +145,9 @@ func testRows(capacity int) []int {
 	return rows
 }
 
+// missEvery is how far apart the rows without signals are in hostile columns.
+const missEvery = 4
+
 // testTable makes a table that looks like a live one.
 func testTable(m *module, rows int, round string) *policy.Table {
 	t := &policy.Table{}
@@ -162,9 +166,13 @@ func testTable(m *module, rows int, round string) *policy.Table {
 		if c, ok := abi.ColumnByName(name); ok {
 			unit = c.Info().Unit
 		}
-		col := t.Named(name)
+		cells := t.NamedCells(name)
+		col := cells.Fill()
 		for row := range col {
 			col[row] = g.value(round, unit)
+		}
+		for row := 0; row < rows && round == roundHostile; row += missEvery {
+			cells.Miss(row)
 		}
 	}
 	return t
@@ -179,8 +187,8 @@ func (g *generator) next() uint64 {
 	return splitMix64(g.x)
 }
 
-// hostileValues are finite numbers at the edges; NaN and infinities never
-// reach a column.
+// hostileValues are finite numbers at the edges; infinities never reach a
+// column, and NaN only in the place of a missing signal.
 var hostileValues = [...]float64{
 	0, math.Copysign(0, -1), 1, -1, math.MaxFloat64, -math.MaxFloat64, math.SmallestNonzeroFloat64, abi.MissingAge,
 	1 << 53, -(1 << 53), 1e300, -1e300, 0.1, 4294967296, 2147483648, 18446744073709551616,

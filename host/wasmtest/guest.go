@@ -10,10 +10,11 @@ import (
 // column, load.active_requests, negated: the least loaded row wins. Replaced
 // parts are function bodies; the default of each is what a good guest does.
 type Guest struct {
-	Name     string   // of the manifest; "test" when empty
-	Manifest string   // the whole manifest instead; "-" for none
-	Columns  []string // declared columns; load.active_requests when nil
-	Extra    string   // more members of the manifest, each with a leading comma
+	Name     string            // of the manifest; "test" when empty
+	Manifest string            // the whole manifest instead; "-" for none
+	Columns  []string          // declared columns; load.active_requests when nil
+	Missing  map[string]string // what some of them declare as missing, as JSON
+	Extra    string            // more members of the manifest, each with a leading comma
 	Imports  [][4]string
 	Pages    uint64 // 4 when 0
 	MaxPages int64  // none when 0
@@ -113,7 +114,11 @@ func (g Guest) manifest() string {
 		if i > 0 {
 			list += ","
 		}
-		list += fmt.Sprintf(`{"name":%q}`, c)
+		missing := ""
+		if m, ok := g.Missing[c]; ok {
+			missing = `,"missing":` + m
+		}
+		list += fmt.Sprintf(`{"name":%q%s}`, c, missing)
 	}
 	return fmt.Sprintf(`{"abi":"routerd.policy/v1","name":%q,"version":"1.0.0","kinds":["scorer"],"columns":[%s]%s}`, name, list, g.Extra)
 }
