@@ -1,6 +1,6 @@
 // Package pack finishes a guest module for use: it appends the manifest and
-// writes the fuel limits that the module needs, from a measurement. It starts no
-// goroutine and keeps nothing.
+// writes the fuel limits that the module needs, from a measurement, where the
+// manifest does not declare more. It starts no goroutine and keeps nothing.
 //
 //	wasm, report, err := pack.Pack(ctx, compiled, manifest, nil)
 package pack
@@ -23,22 +23,33 @@ const fuelStep = 1000
 
 // Report says what was measured and written.
 type Report struct {
-	Digest     string       // of the packed module
-	Size       int          // bytes
-	Measured   host.Measure // fuel by rows, the most of all frames
-	FuelBase   uint64       // written: with FuelPerRow twice what was measured
+	Digest   string       // of the packed module
+	Size     int          // bytes
+	Measured host.Measure // fuel by rows, the most of all frames
+	// FuelBase and FuelPerRow are what was written. Together they cover twice
+	// what was measured.
+	FuelBase   uint64
 	FuelPerRow uint64
+	// BaseDeclared and PerRowDeclared tell that the limit is the manifest's own,
+	// which is larger than what the measurement asks for.
+	BaseDeclared   bool
+	PerRowDeclared bool
 }
 
 // Pack returns wasm with its manifest as a custom section, in place of one that
-// is there. The manifest's fuel limits are replaced by twice what the frames of
-// the self-test used, its memory and row limits stay. config is what the module
-// is configured with meanwhile; nil for {}. The module is compiled and run in
-// this process: it is the caller's own, not a stranger's. An error is a
-// *host.LoadError or *abi.ManifestError where the module or manifest is at
-// fault.
+// is there. The manifest's fuel limits become twice what the frames of the
+// self-test used: one configuration was measured, so that a limit that the
+// manifest declares itself stays when it is larger. Its memory and row limits
+// stay. config is what the module is configured with meanwhile; nil for {}. The
+// module is compiled and run in this process: it is the caller's own, not a
+// stranger's. An error is a *host.LoadError or *abi.ManifestError where the
+// module or manifest is at fault.
 func Pack(ctx context.Context, wasm, manifest []byte, config json.RawMessage) ([]byte, *Report, error) {
 	m, err := abi.ParseManifest(manifest)
+	if err != nil {
+		return nil, nil, fmt.Errorf("pack module: %w", err)
+	}
+	own, err := declared(manifest, m.Limits)
 	if err != nil {
 		return nil, nil, fmt.Errorf("pack module: %w", err)
 	}
@@ -52,7 +63,8 @@ func Pack(ctx context.Context, wasm, manifest []byte, config json.RawMessage) ([
 		return nil, nil, fmt.Errorf("pack module: measure: %w", err)
 	}
 	base, perRow := measured.Declare()
-	m.Limits.FuelBase, m.Limits.FuelPerRow = (base+fuelStep)/fuelStep*fuelStep, perRow
+	base = (base + fuelStep) / fuelStep * fuelStep
+	m.Limits.FuelBase, m.Limits.FuelPerRow = max(base, own.base), max(perRow, own.perRow)
 	out, err := sealed(wasm, m)
 	if err != nil {
 		return nil, nil, err
@@ -60,7 +72,33 @@ func Pack(ctx context.Context, wasm, manifest []byte, config json.RawMessage) ([
 	return out, &Report{
 		Digest: host.Digest(out), Size: len(out), Measured: measured,
 		FuelBase: m.Limits.FuelBase, FuelPerRow: m.Limits.FuelPerRow,
+		BaseDeclared: own.base > base, PerRowDeclared: own.perRow > perRow,
 	}, nil
+}
+
+// fuel is a pair of limits; 0 where there is none.
+type fuel struct{ base, perRow uint64 }
+
+// declared returns the fuel limits that the manifest itself names, not those
+// that parsing filled in.
+func declared(manifest []byte, parsed abi.Limits) (fuel, error) {
+	var named struct {
+		Limits struct {
+			FuelBase   json.RawMessage `json:"fuel_base"`
+			FuelPerRow json.RawMessage `json:"fuel_per_row"`
+		} `json:"limits"`
+	}
+	if err := json.Unmarshal(manifest, &named); err != nil {
+		return fuel{}, fmt.Errorf("read limits: %w", err)
+	}
+	var out fuel
+	if named.Limits.FuelBase != nil {
+		out.base = parsed.FuelBase
+	}
+	if named.Limits.FuelPerRow != nil {
+		out.perRow = parsed.FuelPerRow
+	}
+	return out, nil
 }
 
 func sealed(wasm []byte, m *abi.Manifest) ([]byte, error) {

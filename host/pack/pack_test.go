@@ -54,6 +54,45 @@ func TestPackedModuleLoadsWithTheMeasuredLimits(t *testing.T) {
 	}
 }
 
+func TestPackKeepsLargerLimitsThatTheManifestDeclares(t *testing.T) {
+	plain := wasmtest.Guest{Manifest: "-"}.Bytes()
+	packed := func(limits string) *pack.Report {
+		t.Helper()
+		text := strings.Replace(manifest, `,"fuel_base":1`, limits, 1)
+		wasm, report, err := pack.Pack(context.Background(), plain, []byte(text), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := host.Inspect(wasm)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l := info.Manifest.Limits; l.FuelBase != report.FuelBase || l.FuelPerRow != report.FuelPerRow {
+			t.Errorf("%s: limits %+v, report %+v", limits, l, report)
+		}
+		return report
+	}
+	measured := packed("")
+	if measured.BaseDeclared || measured.PerRowDeclared || measured.FuelBase >= abi.DefaultFuelBase || measured.FuelPerRow >= abi.DefaultFuelPerRow {
+		t.Fatalf("nothing declared: got %+v, want what was measured", measured)
+	}
+	for _, c := range []struct {
+		limits       string
+		base, perRow uint64
+		own          [2]bool // the limit is the manifest's
+	}{
+		{`,"fuel_base":500001`, 500_001, measured.FuelPerRow, [2]bool{true, false}},
+		{`,"fuel_per_row":900`, measured.FuelBase, 900, [2]bool{false, true}},
+		{`,"fuel_base":500001,"fuel_per_row":900`, 500_001, 900, [2]bool{true, true}},
+		{`,"fuel_base":1,"fuel_per_row":1`, measured.FuelBase, measured.FuelPerRow, [2]bool{}},
+	} {
+		got := packed(c.limits)
+		if got.FuelBase != c.base || got.FuelPerRow != c.perRow || [2]bool{got.BaseDeclared, got.PerRowDeclared} != c.own {
+			t.Errorf("%s: got %+v, want base %d, per row %d, own %v", c.limits, got, c.base, c.perRow, c.own)
+		}
+	}
+}
+
 func TestPackNamesWhatIsWrong(t *testing.T) {
 	var me *abi.ManifestError
 	if _, _, err := pack.Pack(context.Background(), wasmtest.Guest{Manifest: "-"}.Bytes(), []byte(`{"abi":"x"}`), nil); !errors.As(err, &me) {
