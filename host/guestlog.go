@@ -41,8 +41,7 @@ func (g *guestLog) write(level int32, text []byte) {
 		return
 	}
 	if !g.allow(time.Now()) {
-		g.dropped.Add(1)
-		g.lost.Inc()
+		g.drop(1)
 		return
 	}
 	levels := [...]slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn}
@@ -55,6 +54,15 @@ func (g *guestLog) write(level int32, text []byte) {
 		attrs = append(attrs, slog.Uint64("dropped", n))
 	}
 	g.log.LogAttrs(context.Background(), lv, "plugin says", attrs...)
+}
+
+// drop counts lines that are not logged.
+func (g *guestLog) drop(lines int) {
+	if g.mute {
+		return
+	}
+	g.dropped.Add(uint64(lines))
+	g.lost.Add(float64(lines))
 }
 
 func (g *guestLog) allow(now time.Time) bool {

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"strings"
@@ -74,11 +75,28 @@ func (in *instance) trapText(err error) string {
 // anything else error.
 func (in *instance) say(level int32, text []byte) { in.log.write(level, text) }
 
-// printed logs what a guest wrote to standard output or error.
+// maxPrinted is how many lines of one fd_write are logged; the rest count as
+// dropped.
+const maxPrinted = 8
+
+var newline = []byte("\n")
+
+// printed logs what a guest wrote to standard output or error. Empty lines are
+// none.
 func (in *instance) printed(text []byte) {
-	for line := range strings.SplitSeq(strings.TrimRight(string(text), "\n"), "\n") {
-		if line != "" {
-			in.log.write(1, []byte(line[:min(len(line), abi.MaxLogBytes)]))
+	logged := 0
+	for len(text) > 0 {
+		line, rest, _ := bytes.Cut(text, newline)
+		if logged == maxPrinted {
+			if text = bytes.Trim(text, "\n"); len(text) > 0 {
+				in.log.drop(bytes.Count(text, newline) + 1)
+			}
+			return
 		}
+		if len(line) > 0 {
+			in.log.write(1, line[:min(len(line), abi.MaxLogBytes)])
+			logged++
+		}
+		text = rest
 	}
 }

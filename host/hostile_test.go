@@ -115,6 +115,7 @@ func hostileInACall() map[string]struct {
 		"deep recursion":             {recursion, "fuel", abi.EFuel},
 		"random pointer chase":       {chase, "fuel", abi.EFuel},
 		"host-call loop":             {hostCalls, "fuel", abi.EFuel},
+		"many lines to fd_write":     {manyLines(sparing(printing(Loop(write(), Br(0))))), "fuel", abi.EFuel},
 		"one bulk over 4 MiB":        {bigFill, "fuel", abi.EFuel},
 		"unreachable":                {guest(Op(Unreachable)), "unreachable", abi.ETrap},
 		"load out of bounds":         {guest(Cat(I32(-4), Load32(0), Op(Drop))), "out_of_bounds", abi.ETrap},

@@ -213,7 +213,17 @@ func (in *instance) setUpError(step, what string, err error) error {
 
 // charge takes the price of an import before it works.
 func (in *instance) charge(bytes, elements uint32) {
-	left := int64(in.fuel.Get()) - int64(abi.Fuel1().ImportPrice(bytes, elements))
+	in.pay(abi.Fuel1().ImportPrice(bytes, elements))
+}
+
+// chargeMore takes the price of elements that showed only while an import
+// worked.
+func (in *instance) chargeMore(elements uint32) {
+	in.pay(uint64(elements) * abi.Fuel1().ImportPerElement)
+}
+
+func (in *instance) pay(price uint64) {
+	left := int64(in.fuel.Get()) - int64(price)
 	in.fuel.Set(uint64(left))
 	if left < 0 {
 		in.refuel()

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math"
 
@@ -102,7 +103,7 @@ func wasiFdstatSet(in *instance, stack []uint64) {
 }
 
 // wasiFdWrite logs what is written to 1 and 2, at most 4 KiB of at most 16
-// vectors a call.
+// vectors a call. Each line that may be logged is an element more.
 func wasiFdWrite(in *instance, stack []uint64) {
 	fd, at, vectors := uint32(stack[0]), stack[1], uint32(stack[2])
 	if fd != 1 && fd != 2 {
@@ -125,6 +126,7 @@ func wasiFdWrite(in *instance, stack []uint64) {
 		text = append(text, b[:min(len(b), abi.MaxWriteBytes-len(text))]...)
 	}
 	in.text = text[:0]
+	in.chargeMore(uint32(min(bytes.Count(text, newline)+1, maxPrinted)))
 	binary.LittleEndian.PutUint32(in.block(stack[3], 4), uint32(len(text)))
 	in.printed(text)
 	stack[0] = wasiOK

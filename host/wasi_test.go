@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"math"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -233,6 +235,57 @@ func TestFdWriteBecomesLogLines(t *testing.T) {
 	}
 }
 
+// printing calls fd_write with 4 KiB of lines of one letter, then does rest.
+func printing(rest ...Code) Code {
+	return Cat(
+		I32(8192), I32(16_384), Store32(0), I32(8192), I32(4096), Store32(4),
+		Cat(rest...),
+	)
+}
+
+// manyLines is a guest with the text of printing; import 0 is fd_write.
+func manyLines(score Code) Guest {
+	return Guest{
+		Imports: [][4]string{{"wasi_snapshot_preview1", "fd_write", "iiii", "i"}}, ScoreTypes: ColumnTypes, Score: score,
+		After: func(m *Module) { m.Data(16_384, bytes.Repeat([]byte("a\n"), 2048)) },
+		// The text lies where the allocator would start.
+		Alloc: Cat(I32(1024), Set(1), Get(0), I32(128), Op(0x4a), If(I32(65_536), Set(1)), Get(1)),
+	}
+}
+
+// write is the call of fd_write that printing prepared.
+func write() Code { return Cat(I32(1), I32(8192), I32(1), I32(8200), Call(0), Op(Drop)) }
+
+func TestFdWriteLogsFewLinesOfOneCall(t *testing.T) {
+	s, out := logging(t, manyLines(printing(write(), Column(0, Op(F64Neg)))))
+	for range 2 {
+		if _, _, err := score(s, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := out.all()
+	if len(got) != 2*8 || !strings.Contains(got[8], "dropped=2040") {
+		t.Errorf("got %d lines, %q after the first 8, want 8 of each call and 2040 dropped", len(got), got[min(8, len(got)-1)])
+	}
+}
+
+func TestPriceOfManyLines(t *testing.T) {
+	s := stage(t, newRuntime(t), manyLines(sparing(printing(Loop(write(), Br(0))))).Bytes(), "")
+	best := math.Inf(1)
+	for range 5 {
+		var rep policy.StageReport
+		began := time.Now()
+		if _, err := s.Score(context.Background(), badTable(s, 1000), make([]float64, 1000), &rep); err == nil {
+			t.Fatal("no fault")
+		}
+		best = min(best, float64(time.Since(began).Nanoseconds())/float64(rep.Fuel))
+	}
+	t.Logf("%.1f ns a unit of fuel", best)
+	if best > 60 {
+		t.Errorf("%.1f ns a unit of fuel, want at most 60", best)
+	}
+}
+
 func TestImportsAreChargedBeforeTheyWork(t *testing.T) {
 	imports, where := everyImport()
 	fuel := func(body Code) uint64 {
@@ -246,8 +299,8 @@ func TestImportsAreChargedBeforeTheyWork(t *testing.T) {
 	if got := fuel(Cat(call, call)) - fuel(call); got < 500 || got > 520 {
 		t.Errorf("one more sched_yield costs %d fuel, want 500 and the call", got)
 	}
-	bytes := func(n int32) Code { return Cat(I32(512), I32(n), Call(where["random_get"]), Op(Drop)) }
-	if got := fuel(bytes(256)) - fuel(bytes(0)); got < 16 || got > 18 {
+	random := func(n int32) Code { return Cat(I32(512), I32(n), Call(where["random_get"]), Op(Drop)) }
+	if got := fuel(random(256)) - fuel(random(0)); got < 16 || got > 18 {
 		t.Errorf("256 bytes cost %d fuel more than none, want 16", got)
 	}
 }
