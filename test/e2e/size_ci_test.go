@@ -1,0 +1,20 @@
+//go:build e2e && !soak
+
+package e2e_test
+
+import "time"
+
+// Sizes of the long tests; the full ones run under the tags e2e and soak.
+const (
+	swapRun    = 10 * time.Second
+	swapEvery  = time.Second
+	swapNormal = 5 * time.Second
+	// calm is the least p99 that is taken for normal: a crowded machine stalls at any time.
+	calm      = 25 * time.Millisecond
+	streamRun = 1500 * time.Millisecond
+	outage    = 2 * time.Second
+	slowRun   = 2 * time.Second
+	crashes   = 4
+	// patience is by how much a stated time may be exceeded on a crowded machine.
+	patience = 10
+)

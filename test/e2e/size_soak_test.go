@@ -1,0 +1,18 @@
+//go:build e2e && soak
+
+package e2e_test
+
+import "time"
+
+// Full sizes; times are asserted as they are stated.
+const (
+	swapRun    = 30 * time.Second
+	swapEvery  = 2 * time.Second
+	swapNormal = 15 * time.Second
+	calm       = 0
+	streamRun  = 5 * time.Second
+	outage     = 30 * time.Second
+	slowRun    = 10 * time.Second
+	crashes    = 20
+	patience   = 1
+)
