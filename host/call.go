@@ -28,6 +28,7 @@ const (
 	reasonExit       = "exit"
 	reasonTrap       = "trap"
 	reasonMemoryGone = "memory"
+	reasonStack      = "stack"
 )
 
 // engineReasons maps the start of an engine's trap message to a reason.
@@ -47,7 +48,7 @@ var engineReasons = [...]struct{ text, reason string }{
 func reasons() []string {
 	out := []string{
 		reasonFuel, reasonDeadline, reasonUnwritten, reasonNaN, reasonRange, reasonGuest, reasonBadCode, reasonOutFlags,
-		reasonPoolWait, reasonCapacity, reasonImport, reasonAbort, reasonExit, reasonTrap, reasonMemoryGone,
+		reasonPoolWait, reasonCapacity, reasonImport, reasonAbort, reasonExit, reasonTrap, reasonMemoryGone, reasonStack,
 	}
 	for _, e := range engineReasons {
 		out = append(out, e.reason)
@@ -64,8 +65,12 @@ func (in *instance) scoreCall(f *filler, t *policy.Table, budget uint64, limit t
 	f.fill(in, t)
 	in.begin(budget, limit)
 	in.stack[0] = uint64(in.frame)
+	in.busy = in.native
 	err := in.score.CallWithStack(in.carrier, in.stack[:])
 	used = in.used()
+	if err == nil && in.native.size() > maxNativeStack {
+		err = errStack
+	}
 	if err != nil {
 		fault = in.trapFault(err, budget, used)
 		return 0, used, fault
@@ -94,6 +99,10 @@ func (in *instance) trapFault(err error, budget, used uint64) *policy.Fault {
 	case errors.Is(err, errDeadline):
 		f.Code, f.Reason = string(abi.EFuel), reasonDeadline
 		f.Detail = fmt.Sprintf("ran past its deadline after %d fuel; %s", used, in.trapText(err))
+		return f
+	case errors.Is(err, errStack):
+		f.Reason = reasonStack
+		f.Detail = fmt.Sprintf("needed more than %d MiB of native stack; %s", maxNativeStack>>20, in.trapText(err))
 		return f
 	case errors.Is(err, errBadPointer):
 		f.Reason = reasonImport

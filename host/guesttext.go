@@ -34,6 +34,7 @@ func (in *instance) guestError(export string, code abi.GuestCode) string {
 		return text
 	}
 	in.begin(abi.FuelLastError, in.limit)
+	in.busy = stackOf(in.lastEr)
 	var stack [1]uint64
 	if err := in.lastEr.CallWithStack(in.carrier, stack[:]); err != nil {
 		return text + "; rp_last_error: " + in.trapText(err)

@@ -83,6 +83,7 @@ func hostileInACall() map[string]struct {
 	recursion := Guest{ScoreTypes: ColumnTypes, Before: func(m *Module) {
 		m.Func("", "", "", Call(m.Next()))
 	}, Score: sparing(Call(0))}
+	tall := Guest{ScoreTypes: ColumnTypes, Before: wide(1000), Score: sparing(Call(0))}
 	indirect := guest(Cat(I32(3), Op(0x11, 0, 0))) // call_indirect type 0
 	indirect.Before = func(m *Module) { m.Type("", ""); m.Table(8, 8) }
 	wrongType := guest(Cat(I32(0), Op(0x11, 0, 0)))
@@ -113,6 +114,7 @@ func hostileInACall() map[string]struct {
 	return map[string]row{
 		"endless loop":               {guest(Loop(Br(0))), "fuel", abi.EFuel},
 		"deep recursion":             {recursion, "fuel", abi.EFuel},
+		"recursion, frames of 1 MiB": {tall, "stack", abi.ETrap},
 		"random pointer chase":       {chase, "fuel", abi.EFuel},
 		"host-call loop":             {hostCalls, "fuel", abi.EFuel},
 		"many lines to fd_write":     {manyLines(sparing(printing(Loop(write(), Br(0))))), "fuel", abi.EFuel},

@@ -30,6 +30,8 @@ type instance struct {
 	fuel   api.MutableGlobal
 	score  api.Function
 	lastEr api.Function
+	native nativeStack // of score
+	busy   nativeStack // of the function that is being called
 	region *allocator
 
 	// carrier is not a request's context: it only carries the instance to host
@@ -103,6 +105,7 @@ func (in *instance) adopt(mod api.Module) error {
 	in.score = mod.ExportedFunction(abi.KindScorer.Export())
 	in.lastEr = mod.ExportedFunction("rp_last_error")
 	in.mod = mod
+	in.native = stackOf(in.score)
 	if in.mem == nil || in.fuel == nil || in.score == nil {
 		return refuse(StepStart, abi.ECompile, "the compiled module lacks an export", "")
 	}
@@ -197,8 +200,12 @@ func (in *instance) alloc(size uint64, step string) (span, error) {
 // of the set-up budget.
 func (in *instance) callSetUp(f api.Function, step, name string) error {
 	in.clock, in.random = 0, 0
+	in.busy = stackOf(f)
 	if err := f.CallWithStack(in.carrier, in.stack[:]); err != nil {
 		return in.setUpError(step, name, err)
+	}
+	if in.busy.size() > maxNativeStack {
+		return in.setUpError(step, name, errStack)
 	}
 	return nil
 }
@@ -207,6 +214,9 @@ func (in *instance) setUpError(step, what string, err error) error {
 	allowed := "an end without a trap"
 	if errors.Is(err, errFuel) {
 		return refuse(step, abi.EInitTrap, what+" used up its fuel", fmt.Sprintf("%d fuel for start section, _initialize, rp_configure and rp_bind together", abi.FuelSetUp))
+	}
+	if errors.Is(err, errStack) {
+		allowed = fmt.Sprintf("%d MiB of native stack", maxNativeStack>>20)
 	}
 	return refuse(step, abi.EInitTrap, what+": "+in.trapText(err), allowed)
 }
@@ -239,6 +249,9 @@ func (in *instance) refuel() {
 	grant, ok := meter.Grant(left, in.rest, abi.FuelSlice)
 	if !ok {
 		panic(errFuel)
+	}
+	if in.busy.size() > maxNativeStack {
+		panic(errStack)
 	}
 	in.lookAtClock()
 	in.rest -= grant
