@@ -3,12 +3,15 @@ package host_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"math"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/core/policy"
+	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/host"
 	. "github.com/routerd/routerd/host/wasmtest"
 	"github.com/routerd/routerd/plugins/abi"
@@ -156,6 +159,62 @@ func TestSelfTestHoldsMissingSignals(t *testing.T) {
 				t.Errorf("got %v, want a trap in the self-test", le)
 			}
 		})
+	}
+}
+
+// oneHandle is a policy source of one policy.
+type oneHandle struct{ h *policy.Handle }
+
+func (o oneHandle) Resolve(fleet.PartitionKey, string) (*policy.Handle, error) { return o.h, nil }
+
+func TestMissingInALiveDecision(t *testing.T) {
+	wasm := echo("label_num.price", "-7")
+	s, err := newRuntime(t).Stage(t.Context(), "module:test", wasm, host.Digest(wasm), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rev := revisionOf(t, s)
+	h, err := policy.NewHandle(rev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		native, err := policy.Builtin(policy.DefaultScorer, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Publish(revisionOf(t, native)); err != nil { // lets the guest go
+			t.Error(err)
+		}
+		rev.Retire()
+		<-rev.Closed()
+	}()
+	c := core.New(core.DefaultConfig(), core.SelectionHost{}, oneHandle{h}, core.NoIndex{}, slog.New(slog.DiscardHandler))
+	key := fleet.PartitionKey{Model: "m"}.Normalised()
+	if err := c.Prepare(t.Context(), key, 16); err != nil {
+		t.Fatal(err)
+	}
+	var ch core.Change
+	for name, labels := range map[string]map[string]string{"free": {"price": "0"}, "unpriced": nil, "odd": {"price": "cheap"}} {
+		rec := fleet.Record{Name: name, Model: "m", URL: "http://" + name + ".test:8000", Labels: labels}
+		ch.Upserts = append(ch.Upserts, core.Member{Record: rec, Lifecycle: core.Ready, BlockSize: 16})
+	}
+	if err := c.Commit(ch); err != nil {
+		t.Fatal(err)
+	}
+	sel, err := c.Select(t.Context(), &core.Request{Partition: key})
+	if err != nil || sel.Name != "free" {
+		t.Fatalf("got %+v, %v; want the worker whose price is known to be 0", sel, err)
+	}
+	rec, _ := c.Decisions().Get(sel.DecisionID)
+	for _, row := range rec.Rows {
+		want := -7.0
+		if row.Worker == fleet.IDFromName("free") {
+			want = 0
+		}
+		if got := row.StageScores[0]; got == nil || *got != want || row.Columns["label_num.price"] != 0 {
+			t.Errorf("worker %s: got %+v; want score %v and 0 in the record", row.Worker, row, want)
+		}
 	}
 }
 
