@@ -83,7 +83,7 @@ func hostileInACall() map[string]struct {
 	recursion := Guest{ScoreTypes: ColumnTypes, Before: func(m *Module) {
 		m.Func("", "", "", Call(m.Next()))
 	}, Score: sparing(Call(0))}
-	tall := Guest{ScoreTypes: ColumnTypes, Before: wide(1000), Score: sparing(Call(0))}
+	tall := Guest{ScoreTypes: ColumnTypes, Before: wide(1000), Score: sparing(Call(0)), Extra: `,"limits":{"fuel_base":5000000}`}
 	indirect := guest(Cat(I32(3), Op(0x11, 0, 0))) // call_indirect type 0
 	indirect.Before = func(m *Module) { m.Type("", ""); m.Table(8, 8) }
 	wrongType := guest(Cat(I32(0), Op(0x11, 0, 0)))
