@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -65,8 +66,8 @@ func (x *exchange) path() []byte {
 		if !ok || i < 0 {
 			return nil
 		}
-		uri = rest[i:]
-		x.ctx.Request.Header.SetRequestURIBytes(bytes.Clone(uri))
+		uri = bytes.Clone(rest[i:])
+		x.ctx.Request.Header.SetRequestURIBytes(uri)
 	}
 	path, _, _ := bytes.Cut(uri, []byte("?"))
 	return path
@@ -206,6 +207,8 @@ func (s *Server) finished(x *exchange, kind reserve.Kind, worker string) {
 		s.metrics.workerFailed(worker)
 		s.log.Warn("answer of worker broke off", "worker", worker, "request", x.id, "err", x.readErr)
 	}
-	s.log.Debug("request served", "route", name, "status", status, "worker", worker, "request", x.id,
-		"outcome", string(kind), "took", now.Sub(x.started))
+	if s.log.Enabled(context.Background(), slog.LevelDebug) {
+		s.log.Debug("request served", "route", name, "status", status, "worker", worker, "request", x.id,
+			"outcome", string(kind), "took", now.Sub(x.started))
+	}
 }

@@ -276,6 +276,22 @@ func TestPipelinedRequestsAreAnsweredInOrder(t *testing.T) {
 	}
 }
 
+func TestATargetInAbsoluteFormIsSentOnAsAPath(t *testing.T) {
+	w := start(t)
+	wk, got := recording(t)
+	w.join(t, "w1", wk.url)
+	if a := w.rawAnswer(t, post("http://elsewhere.test"+chatPath+"?q=1", chatBody, "Connection: close")); a.status != 200 {
+		t.Fatalf("%+v", a)
+	}
+	r := wait(t, "request", got)
+	if r.line != "POST "+chatPath+"?q=1 HTTP/1.1" || !slices.Equal(r.values("Host"), []string{strings.TrimPrefix(wk.url, "http://")}) {
+		t.Errorf("%q, Host %q", r.line, r.values("Host"))
+	}
+	if a := w.rawAnswer(t, "OPTIONS * HTTP/1.1\r\nHost: r\r\nConnection: close\r\n\r\n"); a.status != 404 {
+		t.Errorf("OPTIONS *: %+v", a)
+	}
+}
+
 func TestExpectIsAnsweredHere(t *testing.T) {
 	w := start(t)
 	wk, got := recording(t)

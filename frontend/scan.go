@@ -156,6 +156,9 @@ func (sc *scanner) fill(out *scan, values [][]byte) {
 
 // countOf reads a number of tokens, 0 for anything else.
 func countOf(raw []byte) int {
+	if len(raw) == 0 {
+		return 0
+	}
 	n, err := strconv.ParseUint(string(raw), 10, 31)
 	if err != nil {
 		return 0

@@ -111,6 +111,8 @@ func New(
 		SecureErrorLogMessage:        true,
 		DisablePreParseMultipartForm: true,
 		CloseOnShutdown:              true,
+		// Else each held stream would keep the buffer that its request was read into.
+		ReduceMemoryUsage: true,
 	}
 	return s, nil
 }
