@@ -123,8 +123,8 @@ func (s *PolicySource) keep(name string, el historyElement, p *policy.Pipeline) 
 
 // Activate makes a kept revision the active one and returns the numbers of the
 // active and the one before it. No decision that acquires after it returned uses
-// the old one. Activating the active revision again changes nothing, but for
-// one that its fallback stands in for, which is tried again.
+// the old one. Activating the active revision again gives it another chance when
+// it has tripped or its fallback stands in for it, and else changes nothing.
 func (s *PolicySource) Activate(ctx context.Context, name string, number int, by string) (active, previous int, err error) {
 	rev, el, err := s.take(name, number)
 	if err != nil || rev == nil && el == nil {
@@ -152,6 +152,7 @@ func (s *PolicySource) take(name string, number int) (*policy.Revision, *history
 		return nil, nil, fmt.Errorf("policy %q revision %d: %w", name, number, ErrNoRevision)
 	}
 	if n.history.Active == number && n.problem == "" {
+		n.active.Retry()
 		return nil, nil, nil
 	}
 	if n.ready != nil && n.ready.Number() == number {
@@ -216,18 +217,6 @@ func (s *PolicySource) Rollback(ctx context.Context, name string, to int, by str
 		}
 	}
 	return s.Activate(ctx, name, to, by)
-}
-
-// Retry gives a tripped active revision another chance.
-func (s *PolicySource) Retry(name string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := s.policies[name]
-	if n == nil || n.active == nil {
-		return fmt.Errorf("policy %q: %w", name, ErrNoPolicy)
-	}
-	n.active.Retry()
-	return nil
 }
 
 // List describes all policies by name.

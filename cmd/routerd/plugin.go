@@ -26,7 +26,7 @@ func packCommand() *cobra.Command {
 		Use:   "pack MODULE.wasm",
 		Short: "Append the manifest to a module and write the fuel limits that it needs",
 		Long: "Append the manifest to a module and write the fuel limits that it needs: twice what the\n" +
-			"self-test's frames use. The module is run in this process: pack your own modules only.",
+			"self-test's frames use, or the manifest's own limit where that is larger. The module is run in this process: pack your own modules only.",
 		Example: "  routerd plugin pack --manifest manifest.json scorer.wasm -o dist/scorer.wasm",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -48,8 +48,8 @@ func packCommand() *cobra.Command {
 			if err := durable.WriteFile(out, packed, 0o644); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s %s %d bytes, fuel_base %d, fuel_per_row %d\n",
-				out, report.Digest, report.Size, report.FuelBase, report.FuelPerRow)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s %s %d bytes, fuel_base %d%s, fuel_per_row %d%s\n", out, report.Digest, report.Size,
+				report.FuelBase, declared(report.BaseDeclared), report.FuelPerRow, declared(report.PerRowDeclared))
 			return err
 		},
 	}
@@ -57,4 +57,12 @@ func packCommand() *cobra.Command {
 	c.Flags().StringVarP(&out, "output", "o", "", "where to write the packed module")
 	c.Flags().StringVar(&config, "config", "{}", "configuration (JSON) that the module is measured with")
 	return c
+}
+
+// declared says that a limit is the manifest's own.
+func declared(own bool) string {
+	if own {
+		return " (declared)"
+	}
+	return ""
 }

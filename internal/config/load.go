@@ -266,6 +266,25 @@ func (l *loader) finish(cfg *Config) {
 		}
 		cfg.Workers.Static[i] = rec
 	}
+	l.repeated(cfg.Workers.Static)
+}
+
+// repeated refuses workers that share an id, a name or an endpoint.
+func (l *loader) repeated(workers []fleet.Record) {
+	type claim struct{ field, value string }
+	first := map[claim]int{}
+	for i, r := range workers {
+		for _, c := range []claim{{"id", r.ID.String()}, {"name", r.Name}, {"url", r.URL}} {
+			j, taken := first[c]
+			if !taken {
+				first[c] = i
+				continue
+			}
+			path := []string{"workers", "static", strconv.Itoa(i), c.field}
+			l.problems = append(l.problems, badValue(l.origin(path), dotted(path), c.value,
+				fmt.Sprintf("a value that workers.static.%d does not have", j)))
+		}
+	}
 }
 
 func (l *loader) recordProblem(i int, err error) {

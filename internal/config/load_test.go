@@ -143,6 +143,20 @@ func TestValuesOutOfRangeNameKeyValueAndRange(t *testing.T) {
 	}
 }
 
+func TestM5_WorkersThatShareAnIDNameOrEndpointAreRefused(t *testing.T) {
+	refused(t, `workers:
+  static:
+  - {id: 5, name: a, url: "http://127.0.0.1:1"}
+  - {id: 6, name: b, url: "http://127.0.0.1:2"}
+  - {id: 5, name: c, url: "http://127.0.0.1:3"}
+  - {id: 7, name: b, url: "http://127.0.0.1:4"}
+  - {id: 8, name: d, url: "HTTP://127.0.0.1:4/"}
+`, nil,
+		`routerd.yaml:5:6: workers.static.2.id: "5" is not allowed; allowed: a value that workers.static.0 does not have`,
+		`workers.static.3.name: "b" is not allowed; allowed: a value that workers.static.1 does not have`,
+		`workers.static.4.url: "http://127.0.0.1:4" is not allowed; allowed: a value that workers.static.3 does not have`)
+}
+
 func TestASeedPolicyIsParsedLikeThePolicyAPI(t *testing.T) {
 	l := mustLoad(t, "policies:\n  fast: {scorers: [{use: 'builtin:least-load', weight: 2.5}]}\n", nil)
 	got := l.Config.Policies["fast"]
