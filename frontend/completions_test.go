@@ -1,7 +1,11 @@
 package frontend_test
 
 import (
+	"context"
+	"strings"
 	"testing"
+
+	"github.com/routerd/routerd/prompt"
 )
 
 func TestAnUnaryAnswerPassesWithOurHeaders(t *testing.T) {
@@ -24,5 +28,30 @@ func TestAnUnaryAnswerPassesWithOurHeaders(t *testing.T) {
 	}
 	if n := w.metric(t, "routerd_frontend_tokens_total", "completion"); n != 5 {
 		t.Errorf("%v tokens", n)
+	}
+}
+
+func TestT3_APanicCostsOneRequestAndTellsNothing(t *testing.T) {
+	panics := true
+	w := start(t, func(s *setup) {
+		s.tokens.answer = func(context.Context, prompt.Input) ([]uint32, prompt.Outcome) {
+			if panics {
+				panic("sk-CANARY-1")
+			}
+			return nil, prompt.Failed
+		}
+	})
+	w.join(t, "w1", answering(t, plain("{}")).url)
+	checkError(t, w.chat(t), 500, "internal_error")
+	panics = false
+	if got := w.chat(t); got.status != 200 {
+		t.Errorf("%+v", got)
+	}
+	log := w.log.String()
+	if strings.Contains(log, "CANARY") || !strings.Contains(log, "handler panicked") {
+		t.Errorf("log: %s", log)
+	}
+	if n := w.metric(t, "routerd_frontend_in_flight"); n != 0 {
+		t.Errorf("%v in flight", n)
 	}
 }
