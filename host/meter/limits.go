@@ -25,6 +25,7 @@ type Limits struct {
 	ElementEntries    int // sum over element segments of entries
 	DataSegments      int // data segments
 	DataBytes         int // sum over data segments of bytes
+	OutputBytes       int // all bodies after the rewrite, which can be 20 times as long as before
 }
 
 // DefaultLimits returns the numbers of ABI §7.2.
@@ -52,5 +53,6 @@ func DefaultLimits() Limits {
 		ElementEntries:    65_536,
 		DataSegments:      100_000, // the bound of the Go linker, which cuts data at runs of zeros: 35,000 for a small guest
 		DataBytes:         4 << 20,
+		OutputBytes:       32 << 20,
 	}
 }

@@ -1,6 +1,9 @@
 package meter
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+)
 
 // segmentKind says what begins a segment.
 type segmentKind byte
@@ -40,6 +43,7 @@ type meterer struct {
 	most      uint64 // the bound of unchecked
 	surcharge uint64 // for each segment but the first
 	labels    []label
+	dead      int    // blocks open in code that is never executed; they are not in labels
 	length    uint32 // local index of the added i32
 	left      uint32 // local index of the added i64
 }
@@ -58,6 +62,9 @@ func (e *emitter) codeSection(most uint64) ([]byte, error) {
 		if err := g.body(i); err != nil {
 			return nil, err
 		}
+		if size, most := len(out)+len(g.out), e.m.limits.OutputBytes; size > most {
+			return nil, refuse(CodeLimit, StepRewrite, fmt.Sprintf("metered bodies up to function %d: %d bytes", g.w.index, size), fmt.Sprintf("at most %d", most))
+		}
 		out = appendU32(out, uint32(len(g.out)))
 		out = append(out, g.out...)
 	}
@@ -71,11 +78,13 @@ func (g *meterer) body(i int) *Error {
 	g.declareLocals(b)
 	g.surcharge = uint64(b.locals) / Fuel1.LocalsDivisor
 	g.labels = append(g.labels[:0], label{op: opBlock})
-	g.unchecked = 0
+	g.unchecked, g.dead = 0, 0
 	g.open(segEntry)
 	g.cost = Fuel1.EntryBase + uint64(len(b.code))/Fuel1.EntryBodyDivisor
 	for g.w.next() {
-		g.instruction(&g.w.in)
+		if !g.skip(&g.w.in) {
+			g.instruction(&g.w.in)
+		}
 	}
 	g.close()
 	if g.w.r.err != nil {
@@ -96,6 +105,40 @@ func (g *meterer) declareLocals(b *body) {
 	g.out = appendU32(g.out[:0], uint32(len(groups)))
 	for _, l := range groups {
 		g.out = append(appendU32(g.out, l.count), byte(l.kind))
+	}
+}
+
+// skip says whether an instruction is in code that is never executed, which is left out: all but the else or end
+// of the block that it is in. A branch there still names its block, as the price of the block's end says.
+func (g *meterer) skip(in *instr) bool {
+	if g.kind != segNoCode {
+		return false
+	}
+	switch in.op {
+	case opBlock, opLoop, opIf:
+		g.dead++
+	case opElse:
+		return g.dead > 0
+	case opEnd:
+		if g.dead == 0 {
+			return false
+		}
+		g.dead--
+	case opBr, opBrIf:
+		g.named(in.a)
+	case opBrTable:
+		for _, depth := range in.labels {
+			g.named(depth)
+		}
+		g.named(in.a)
+	}
+	return true
+}
+
+// named notes a branch in dead code, out of the blocks open there.
+func (g *meterer) named(depth uint32) {
+	if d := int(depth) - g.dead; d >= 0 {
+		g.labels[len(g.labels)-1-d].targeted = true
 	}
 }
 
@@ -183,6 +226,9 @@ func (g *meterer) delimiter(in *instr) {
 	l := *top
 	if len(g.labels) == 1 || l.op == opLoop || (l.op == opBlock && !l.targeted) {
 		g.labels = g.labels[:len(g.labels)-1] // one way in, or nothing after: the segment goes on
+		if g.kind == segNoCode && len(g.labels) > 0 {
+			g.seg = append(g.seg, opUnreachable) // what would use the block's results is left out
+		}
 		return
 	}
 	g.close()
