@@ -1,3 +1,5 @@
+//go:generate go test . -run TestMetrics -update
+
 // Package app wires a router from its parts and is the only importer of fx. One
 // file a module, in the order in which data flows: state, plugins, selection,
 // catalog, proxy, admin. Everything that a module starts it stops and waits

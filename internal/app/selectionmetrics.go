@@ -1,8 +1,6 @@
 package app
 
 import (
-	"strconv"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/routerd/routerd/core"
@@ -24,8 +22,8 @@ func newSelectionMetrics(reg prometheus.Registerer) *selectionMetrics {
 	m := &selectionMetrics{
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "routerd_selection_decisions_total",
-			Help: "Selections by surface, kind, policy revision, who chose, and error code (empty for an answer).",
-		}, []string{"surface", "kind", "policy", "revision", "by", "code"}),
+			Help: "Selections by surface, kind, policy, who chose, and error code (empty for an answer).",
+		}, []string{"surface", "kind", "policy", "by", "code"}),
 		faults: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "routerd_selection_policy_faults_total",
 			Help: "Faults of policies during selections, by policy, code and reason.",
@@ -53,7 +51,7 @@ func newSelectionMetrics(reg prometheus.Registerer) *selectionMetrics {
 
 // Decided counts a selection.
 func (m *selectionMetrics) Decided(e *core.DecisionEvent) {
-	m.decisions.WithLabelValues(e.Surface, e.Kind.String(), e.Policy, strconv.Itoa(e.Revision), string(e.By), string(e.Code)).Inc()
+	m.decisions.WithLabelValues(e.Surface, e.Kind.String(), e.Policy, string(e.By), string(e.Code)).Inc()
 	m.seconds.WithLabelValues(e.Surface).Observe(e.Elapsed.Seconds())
 	m.conflicts.Add(float64(e.Conflicts))
 	if e.Turn {

@@ -1,0 +1,69 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/fx"
+
+	"github.com/routerd/routerd/internal/config"
+)
+
+// Validate checks the wiring of the whole router without making anything.
+func Validate(cfg config.Config) error {
+	return fx.ValidateApp(modules(context.Background(), cfg, slog.New(slog.DiscardHandler), make(failures, 1), &addresses{}, &closers{}))
+}
+
+// Metric describes one metric that the router registers.
+type Metric struct{ Name, Help, Labels string }
+
+// recorder registers as usual and keeps the descriptions.
+type recorder struct {
+	prometheus.Registerer
+	metrics map[string]Metric
+}
+
+var description = regexp.MustCompile(`fqName: "([^"]*)", help: "((?:[^"\\]|\\.)*)", unit: "[^"]*", constLabels: \{[^}]*\}, variableLabels: \{([^}]*)\}`)
+
+func (r *recorder) Register(c prometheus.Collector) error {
+	descs := make(chan *prometheus.Desc, 1000)
+	c.Describe(descs)
+	close(descs)
+	for d := range descs {
+		if m := description.FindStringSubmatch(d.String()); m != nil && strings.HasPrefix(m[1], "routerd_") {
+			r.metrics[m[1]] = Metric{m[1], m[2], m[3]}
+		}
+	}
+	return r.Registerer.Register(c)
+}
+
+func (r *recorder) MustRegister(cs ...prometheus.Collector) {
+	for _, c := range cs {
+		if err := r.Register(c); err != nil {
+			panic(err) // a bug in a test
+		}
+	}
+}
+
+// Metrics lists what a router registers, by name.
+func Metrics(cfg config.Config) ([]Metric, error) {
+	opened := &closers{}
+	rec := &recorder{metrics: map[string]Metric{}}
+	a := fx.New(
+		modules(context.Background(), cfg, slog.New(slog.DiscardHandler), make(failures, 1), &addresses{}, opened),
+		fx.Decorate(func(r prometheus.Registerer) prometheus.Registerer {
+			rec.Registerer = r
+			return rec
+		}))
+	var out []Metric
+	for _, m := range rec.metrics {
+		out = append(out, m)
+	}
+	slices.SortFunc(out, func(a, b Metric) int { return strings.Compare(a.Name, b.Name) })
+	return out, errors.Join(a.Err(), opened.closeAll())
+}

@@ -1,0 +1,64 @@
+package app_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/routerd/routerd/internal/app"
+)
+
+var update = flag.Bool("update", false, "write generated files")
+
+func TestTheWiringIsComplete(t *testing.T) {
+	if err := app.Validate(settings(t)); err != nil {
+		t.Error(err)
+	}
+}
+
+// Every metric has a name in the one form, a unit, a help text, and a row in
+// the reference.
+func TestMetricsHaveProperNamesAndStandInTheReference(t *testing.T) {
+	const file = "../../docs/reference/metrics.md"
+	all, err := app.Metrics(settings(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 20 {
+		t.Fatalf("only %d metrics were registered", len(all))
+	}
+	form := regexp.MustCompile(`^routerd_[a-z0-9]+(_[a-z0-9]+)+$`)
+	var b strings.Builder
+	b.WriteString("# Metrics\n\nGenerated from what the router registers; change it there. `GET /metrics` of the admin API shows them, beside those of the Go runtime and the process.\n\n| metric | labels | meaning |\n|---|---|---|\n")
+	for _, m := range all {
+		if !form.MatchString(m.Name) {
+			t.Errorf("%s is not routerd_<area>_<what>_<unit or total>", m.Name)
+		}
+		if m.Help == "" {
+			t.Errorf("%s has no help text", m.Name)
+		}
+		for _, secret := range []string{"prompt_text", "session", "token_id", "user"} {
+			if strings.Contains(m.Labels, secret) {
+				t.Errorf("%s has the unbounded label %s", m.Name, secret)
+			}
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", m.Name, strings.ReplaceAll(m.Labels, ",", ", "), m.Help)
+	}
+	if *update {
+		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(b.String(), string(got)); diff != "" {
+		t.Errorf("run go generate ./internal/app (-want +got)\n%s", diff)
+	}
+}
