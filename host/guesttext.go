@@ -60,7 +60,7 @@ func (in *instance) trapText(err error) string {
 		}
 		var index uint32
 		if n, serr := fmt.Sscanf(name, ".$%d", &index); serr == nil && n == 1 {
-			if known := in.module.meter.FunctionName(index); known != "" {
+			if known := in.module.names.Rewritten(index); known != "" {
 				name = known
 			}
 		}

@@ -23,7 +23,7 @@ const maxFrameRows = 1024
 type module struct {
 	digest   string
 	manifest *abi.Manifest
-	meter    *meter.Module // for function names
+	names    meter.FunctionNames // for people
 	compiled wazero.CompiledModule
 	schema   *configSchema // nil: takes no configuration
 	columns  policy.ColumnSet
@@ -207,7 +207,7 @@ func (r *Runtime) load(ctx context.Context, wasm []byte, digest string) (*module
 	if m.MemoryMin > pages {
 		return nil, refuse(StepManifest, abi.ELimit, fmt.Sprintf("memory of at least %d pages", m.MemoryMin), fmt.Sprintf("%d pages", pages))
 	}
-	out := &module{digest: digest, manifest: manifest, meter: m, minPages: m.MemoryMin, start: m.HasStart}
+	out := &module{digest: digest, manifest: manifest, names: m.FunctionNames(), minPages: m.MemoryMin, start: m.HasStart}
 	if out.schema, err = compileSchema(manifest.ConfigSchema); err != nil {
 		return nil, err
 	}
@@ -221,14 +221,26 @@ func (r *Runtime) load(ctx context.Context, wasm []byte, digest string) (*module
 	if err != nil {
 		return nil, refuse(StepManifest, abi.EManifest, err.Error(), "")
 	}
+	if out.compiled, err = r.build(ctx, wasm, m, pages); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// build rewrites and compiles, one module at a time: a rewritten module can take
+// tens of MiB, and those that wait hold none yet.
+func (r *Runtime) build(ctx context.Context, wasm []byte, m *meter.Module, pages uint32) (wazero.CompiledModule, error) {
+	select {
+	case r.turn <- struct{}{}:
+		defer func() { <-r.turn }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait for the compiler: %w", context.Cause(ctx))
+	}
 	rewritten, err := m.Rewrite(meter.Options{MemoryMaxPages: pages, StartFuel: abi.FuelSlice, Slice: abi.FuelSlice})
 	if err != nil {
 		return nil, fromMeter(err)
 	}
-	if out.compiled, err = r.compile(ctx, wasm, rewritten); err != nil {
-		return nil, err
-	}
-	return out, nil
+	return r.compile(ctx, wasm, rewritten)
 }
 
 // compile gets the compiled form from the cache, filling it first where needed.

@@ -47,7 +47,8 @@ func TestDecodeExtractsWhatTheHostJudges(t *testing.T) {
 
 func TestFunctionNamesFollowTheRewrittenIndex(t *testing.T) {
 	m := decode(t, richModule())
-	got := []string{m.FunctionName(0), m.FunctionName(1), m.FunctionName(2), m.FunctionName(3), m.FunctionName(9)}
+	names := m.FunctionNames()
+	got := []string{names.Rewritten(0), names.Rewritten(1), names.Rewritten(2), names.Rewritten(3), names.Rewritten(9)}
 	if diff := cmp.Diff([]string{"", "__refuel", "add", "?!", ""}, got); diff != "" {
 		t.Errorf("names (-want +got):\n%s", diff)
 	}

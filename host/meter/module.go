@@ -184,17 +184,28 @@ func (m *Module) Function(name string) (FuncType, bool) {
 	return FuncType{}, false
 }
 
-// FunctionName names a function by its index in the rewritten module, as engine traces give it; "" where
-// the module carries no name for it.
-func (m *Module) FunctionName(rewritten uint32) string {
-	imports := uint32(len(m.Imports))
+// FunctionNames are a module's function names apart from the module, which can be
+// let go. Immutable and safe for concurrent use.
+type FunctionNames struct {
+	names   map[uint32]string
+	imports uint32
+}
+
+// FunctionNames returns the names.
+func (m *Module) FunctionNames() FunctionNames {
+	return FunctionNames{names: m.Names, imports: uint32(len(m.Imports))}
+}
+
+// Rewritten names a function by its index in the rewritten module, as engine traces give it; "" where the module
+// carries no name for it.
+func (n FunctionNames) Rewritten(index uint32) string {
 	switch {
-	case rewritten < imports:
-		return m.Names[rewritten]
-	case rewritten == imports:
+	case index < n.imports:
+		return n.names[index]
+	case index == n.imports:
 		return RefuelName
 	}
-	return m.Names[rewritten-1]
+	return n.names[index-1]
 }
 
 // functions is the size of the original function index space.
