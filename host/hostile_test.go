@@ -422,6 +422,7 @@ func TestO2_ModulesThatAreNone(t *testing.T) {
 		"no memory export":   {Guest{Skip: map[string]bool{"memory": true}}.Bytes(), host.StepExports, abi.EExport, "memory"},
 		"wrong major":        {Guest{Manifest: strings.Replace(base, "v1", "v2", 1) + "}"}.Bytes(), host.StepManifest, abi.EManifest, "routerd.policy/v2"},
 		"later minor":        {Guest{ABI: I32(7)}.Bytes(), host.StepStart, abi.EABI, "7"},
+		"manifest minor":     {Guest{Extra: `,"minor":7`}.Bytes(), host.StepManifest, abi.EABI, "7"},
 		"no manifest":        {Guest{Manifest: "-"}.Bytes(), host.StepManifest, abi.EManifest, abi.ManifestSection},
 		"kind filter":        {Guest{Manifest: strings.Replace(base, "scorer", "filter", 1) + "}"}.Bytes(), host.StepManifest, abi.EManifest, "filter"},
 		"state instance":     {Guest{Extra: `,"state":"instance"`}.Bytes(), host.StepManifest, abi.EManifest, "instance"},

@@ -99,6 +99,9 @@ func parseManifest(m *meter.Module) (*abi.Manifest, error) {
 	if err != nil {
 		return nil, refuse(StepManifest, abi.EManifest, err.Error(), "")
 	}
+	if manifest.Minor > hostMinor {
+		return nil, refuse(StepManifest, abi.EABI, fmt.Sprintf("minor version %d of ABI 1", manifest.Minor), fmt.Sprintf("up to %d", hostMinor))
+	}
 	if what, allowed := unsupported(manifest); what != "" {
 		return nil, refuse(StepManifest, abi.EManifest, clip(what, 200), allowed)
 	}

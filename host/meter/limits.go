@@ -9,6 +9,7 @@ type Limits struct {
 	Types             int // entries in the type section
 	Params            int // parameters of one function type
 	Results           int // results of one function type
+	TypeValues        int // sum over types of parameters and results: an engine never forgets a type
 	BlockTypeValues   int // parameters + results of one block type
 	Imports           int // entries in the import section
 	Exports           int // entries in the export section
@@ -37,6 +38,7 @@ func DefaultLimits() Limits {
 		Types:             1024,
 		Params:            64,
 		Results:           16,
+		TypeValues:        16_384,
 		BlockTypeValues:   16,
 		Imports:           64,
 		Exports:           256,

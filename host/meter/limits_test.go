@@ -60,6 +60,13 @@ var limitCases = []struct {
 		b.typ(nil, repeat(n, i32))
 		return b.bytes()
 	}, meter.CodeLimit, meter.StepWalk, "results"},
+	{"values of all types", 16_384, func(n int) []byte {
+		b := &builder{}
+		for ; n > 0; n -= 64 {
+			b.typ(repeat(min(n, 64), i32), nil)
+		}
+		return b.bytes()
+	}, meter.CodeLimit, meter.StepWalk, "parameters and results of all types"},
 	{"block type values", 16, func(n int) []byte {
 		b := void(nil, repeat(n, i32c(0)), 0x02, 1, 0x00, 0x0b)
 		b.typ(repeat(n, i32), nil)

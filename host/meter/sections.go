@@ -3,6 +3,7 @@ package meter
 import "fmt"
 
 func (d *decoder) typeSection(r *reader) {
+	values := 0
 	for range r.count(d.lim.Types, "types") {
 		if form := r.byte("type form"); form != 0x60 && r.err == nil {
 			r.malformed(fmt.Sprintf("type form 0x%02x", form), "function types (0x60)")
@@ -12,6 +13,10 @@ func (d *decoder) typeSection(r *reader) {
 			Results: r.valueTypes(d.lim.Results, "results of a type"),
 		}
 		if r.err != nil {
+			return
+		}
+		if values += len(t.Params) + len(t.Results); values > d.lim.TypeValues {
+			r.over("parameters and results of all types", uint64(values), d.lim.TypeValues)
 			return
 		}
 		d.m.types = append(d.m.types, t)
