@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 )
@@ -58,7 +59,7 @@ func (r *reader) text() (raw []byte, err error) {
 	if !r.take('"') {
 		return nil, errNotJSON
 	}
-	for i := r.pos; i < len(r.data); i++ {
+	for i := r.pos + plain(r.data[r.pos:]); i < len(r.data); i++ {
 		switch c := r.data[i]; {
 		case c == '"':
 			r.pos = i + 1
@@ -71,9 +72,28 @@ func (r *reader) text() (raw []byte, err error) {
 				return nil, errNotJSON
 			}
 			i += n - 1
+			i += plain(r.data[i+1:])
 		}
 	}
 	return nil, errNotJSON
+}
+
+// plain is a number of leading bytes of b, whole words, that hold no quote, no
+// backslash and no control character; large prompts are mostly such bytes.
+func plain(b []byte) int {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	n := 0
+	for ; len(b)-n >= 8; n += 8 {
+		x := binary.LittleEndian.Uint64(b[n:])
+		quote, slash := x^('"'*ones), x^('\\'*ones)
+		// The high bit of a byte is set in a term where the byte is below 0x20, or
+		// a quote, or a backslash (Warren, Hacker's Delight, 6-1); a borrow can
+		// only set one above a byte that is found already.
+		if ((x-0x20*ones)&^x|(quote-ones)&^quote|(slash-ones)&^slash)&highs != 0 {
+			break
+		}
+	}
+	return n
 }
 
 // escapeLength is the length of the escape that b begins with; 0 for none.
