@@ -58,3 +58,6 @@ func (s Shared) Release(key string) error { return s.s.release(key) }
 
 // Len is len.
 func (s Shared) Len() int { return s.s.len() }
+
+// SetCompiledBytes changes how large the folder of compiled modules may get.
+func SetCompiledBytes(r *Runtime, n int64) { r.disk.most = n }

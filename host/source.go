@@ -96,6 +96,7 @@ func OpenPolicySource(ctx context.Context, rt *Runtime, modules *store.Store, cf
 	if err := modules.Sweep(); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
+	rt.sweepCompiled(modules.Has)
 	if s.policies[fleet.DefaultName] == nil {
 		seed := policy.Spec{Scorers: []policy.ScorerSpec{{StageSpec: policy.StageSpec{Use: policy.DefaultScorer}}}}
 		if err := s.install(ctx, fleet.DefaultName, seed, byBuiltin); err != nil {

@@ -241,6 +241,16 @@ func (s *Store) Bytes(digest string) ([]byte, error) {
 	return b, nil
 }
 
+// Has tells whether the store holds bytes with a digest.
+func (s *Store) Has(digest string) bool {
+	hexDigest, err := digestHex(digest)
+	if err != nil {
+		return false
+	}
+	_, err = os.Stat(s.path("blobs", hexDigest))
+	return err == nil
+}
+
 // Delete removes a name, and its bytes when nothing else needs them. A module
 // that is pinned is ErrInUse, naming who uses it.
 func (s *Store) Delete(name string) error {
