@@ -75,6 +75,11 @@ func (c *Child) Compile(ctx context.Context, original, rewritten []byte, dir str
 	var answer, noise limited
 	answer.max, noise.max = childAnswer, childAnswer
 	cmd.Stdout, cmd.Stderr = &answer, &noise
+	dieWithParent(cmd)
+	// The kernel takes the end of the thread that started the child for the
+	// parent's.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start compile child: %w", err)
 	}

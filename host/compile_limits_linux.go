@@ -2,6 +2,7 @@ package host
 
 import (
 	"os"
+	"os/exec"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -17,6 +18,10 @@ func limitSelf(cpu time.Duration, data uint64) error {
 	}
 	return unix.Setrlimit(unix.RLIMIT_DATA, &unix.Rlimit{Cur: data, Max: data})
 }
+
+// dieWithParent has the kernel kill the child when this process ends, however it
+// ends.
+func dieWithParent(cmd *exec.Cmd) { cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL} }
 
 // watchMemory does nothing here: the kernel enforces the child's limit.
 func watchMemory(*os.Process, uint64) (stop func()) { return func() {} }

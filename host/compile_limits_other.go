@@ -15,6 +15,10 @@ import (
 // bound the child.
 func limitSelf(time.Duration, uint64) error { return nil }
 
+// dieWithParent does nothing here: a child whose parent is gone ends by itself,
+// when it has compiled.
+func dieWithParent(*exec.Cmd) {}
+
 // watchMemory kills the process when its resident memory passes max bytes; the
 // caller calls stop after the process ended.
 func watchMemory(p *os.Process, max uint64) (stop func()) {

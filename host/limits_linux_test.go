@@ -2,8 +2,10 @@ package host_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +20,71 @@ const (
 	eatCommand  = "eat-memory"
 )
 
-func runIntoLimit(command string) {
+// orphanCommand makes this binary a process that compiles something long in a
+// child.
+const orphanCommand = "compile-bomb"
+
+func compileBomb(dir string) {
+	if child, err := host.NewChild(); err == nil {
+		_ = child.Compile(context.Background(), bomb(), bomb(), dir)
+	}
+}
+
+// childOf waits for a process to have a child.
+func childOf(t *testing.T, pid int) string {
+	t.Helper()
+	for end := time.After(20 * time.Second); ; {
+		lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range lists {
+			if b, err := os.ReadFile(l); err == nil && len(strings.Fields(string(b))) > 0 {
+				return strings.Fields(string(b))[0]
+			}
+		}
+		select {
+		case <-end:
+			t.Fatal("no child was started")
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// running tells whether a process is there and no zombie.
+func running(pid string) bool {
+	b, err := os.ReadFile("/proc/" + pid + "/stat")
+	_, state, ok := strings.Cut(string(b), ") ")
+	return err == nil && ok && !strings.HasPrefix(state, "Z") && !strings.HasPrefix(state, "X")
+}
+
+func TestChildEndsWithItsParent(t *testing.T) {
+	cmd := exec.Command(os.Args[0], orphanCommand, t.TempDir())
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	child := childOf(t, cmd.Process.Pid)
+	if !running(child) {
+		t.Fatal("the child ended by itself")
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // killed
+	for end := time.After(10 * time.Second); running(child); {
+		select {
+		case <-end:
+			t.Fatal("the child still runs 10 s after its parent was killed")
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+func runIntoLimit(command, dir string) {
+	if command == orphanCommand {
+		compileBomb(dir)
+		return
+	}
 	cpu, data := 20*time.Second, uint64(1<<30)
 	if command == burnCommand {
 		cpu = time.Second

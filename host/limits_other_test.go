@@ -3,8 +3,9 @@
 package host_test
 
 const (
-	burnCommand = "burn-cpu"
-	eatCommand  = "eat-memory"
+	burnCommand   = "burn-cpu"
+	eatCommand    = "eat-memory"
+	orphanCommand = "compile-bomb"
 )
 
-func runIntoLimit(string) {}
+func runIntoLimit(_, _ string) {}

@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, changeUntilKilled(os.Args[2]))
 		os.Exit(1)
 	}
-	if len(os.Args) == 3 && (os.Args[1] == burnCommand || os.Args[1] == eatCommand) {
-		runIntoLimit(os.Args[1])
+	if len(os.Args) == 3 && (os.Args[1] == burnCommand || os.Args[1] == eatCommand || os.Args[1] == orphanCommand) {
+		runIntoLimit(os.Args[1], os.Args[2])
 		os.Exit(0)
 	}
 	goleak.VerifyTestMain(m)
