@@ -33,6 +33,9 @@ func (c Column) At(row int) float64 { return c.floats[row] }
 // Set writes the score of a row below Len.
 func (s Scores) Set(row int, score float64) { s.floats[row] = score }
 
+// At is what Set wrote for a row below Len in this call; before, unspecified.
+func (s Scores) At(row int) float64 { return s.floats[row] }
+
 // Kept tells whether a row below Len is still a candidate.
 func (m Mask) Kept(row int) bool { return m.bytes[row] == 1 }
 

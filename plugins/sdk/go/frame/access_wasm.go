@@ -27,6 +27,9 @@ func (c Column) At(row int) float64 { return *(*float64)(unsafe.Add(c.p, row<<3)
 // Set writes the score of a row below Len.
 func (s Scores) Set(row int, score float64) { *(*float64)(unsafe.Add(s.p, row<<3)) = score }
 
+// At is what Set wrote for a row below Len in this call; before, unspecified.
+func (s Scores) At(row int) float64 { return *(*float64)(unsafe.Add(s.p, row<<3)) }
+
 // Kept tells whether a row below Len is still a candidate.
 func (m Mask) Kept(row int) bool { return *(*byte)(unsafe.Add(m.p, row)) == 1 }
 

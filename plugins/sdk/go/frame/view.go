@@ -17,13 +17,30 @@ type View struct {
 	declared int // columns
 	fields   int
 
-	// Taken from the header by Begin, so that reading a column or field is one
-	// load and no branch.
+	// Taken from the header, so that reading a column or field is one load and
+	// no branch.
 	scores  unsafe.Pointer
 	mask    unsafe.Pointer
 	request unsafe.Pointer
 	columns [MaxColumns]unsafe.Pointer
+
+	// What the header said when that was done, and the starts of the first columns
+	// with what follows them; known if that is enough to tell a change.
+	known      bool
+	seen       header
+	seenStarts startsBlock
 }
+
+// header is the part of a frame's header that says where things are.
+type header [6]uint64
+
+// startsBlock is the first Align bytes of the starts of the columns. The blocks
+// of a frame lie on Align, so that a whole one can be read.
+type startsBlock [Align / 8]uint64
+
+// startsPerBlock is how many columns are compared. A frame with more is taken at
+// each call.
+const startsPerBlock = Align / 4
 
 // Bind looks at a frame for the first time. capacity, columns and fields are
 // what the guest was told and what it declared. absent must have room for
@@ -36,20 +53,50 @@ func (v *View) Bind(p, absent unsafe.Pointer, capacity, columns, fields int) int
 	return CodeOK
 }
 
-// Begin starts a call: the header is checked and taken.
-func (v *View) Begin() int32 {
-	switch {
-	case v.p == nil:
-		return CodeNotBound
-	case v.word(offMagic) != magic, v.word(offHeaderSize) < headerSize,
-		int(v.word(offColumns)) != v.declared, int(v.word(offRequestCount)) != v.fields:
-		return CodeBadFrame
+// Begin starts a call on the frame at p, which must be the one that was bound.
+// Hosts write the header anew for each call and almost always the same, so
+// checking and taking it is mostly one comparison.
+func (v *View) Begin(p unsafe.Pointer) int32 {
+	if p == nil || p != v.p {
+		return v.refuse()
 	}
-	rows := int(v.word(offRows))
-	if rows < 1 || rows > v.capacity {
+	// The word with the rows is not compared: a call is free to change it.
+	now, seen := (*header)(p), &v.seen
+	differ := now[5] ^ seen[5] | now[4] ^ seen[4] | now[3] ^ seen[3] | now[2] ^ seen[2] | now[0] ^ seen[0] |
+		(*startsBlock)(unsafe.Add(p, uint32(now[offColumnStarts/8]))).differ(&v.seenStarts)
+	if differ != 0 || !v.known {
+		if code := v.take(); code != CodeOK {
+			return code
+		}
+	}
+	rows := int(*(*uint32)(unsafe.Add(p, offRows)))
+	if uint(rows-1) >= uint(v.capacity) {
 		return CodeCapacity
 	}
 	v.rows = rows
+	return CodeOK
+}
+
+// refuse is the answer to a call on another frame than the one that was bound.
+func (v *View) refuse() int32 {
+	if v.p == nil {
+		return CodeNotBound
+	}
+	return CodeBadFrame
+}
+
+func (now *startsBlock) differ(seen *startsBlock) uint64 {
+	return now[7] ^ seen[7] | now[6] ^ seen[6] | now[5] ^ seen[5] | now[4] ^ seen[4] |
+		now[3] ^ seen[3] | now[2] ^ seen[2] | now[1] ^ seen[1] | now[0] ^ seen[0]
+}
+
+// take checks the header and takes it.
+func (v *View) take() int32 {
+	v.known = false
+	if v.word(offMagic) != magic || v.word(offHeaderSize) < headerSize ||
+		int(v.word(offColumns)) != v.declared || int(v.word(offRequestCount)) != v.fields {
+		return CodeBadFrame
+	}
 	v.scores = unsafe.Add(v.p, v.word(offScores))
 	v.mask = unsafe.Add(v.p, v.word(offMask))
 	v.request = unsafe.Add(v.p, v.word(offRequest))
@@ -61,6 +108,8 @@ func (v *View) Begin() int32 {
 		}
 		v.columns[i&(MaxColumns-1)] = p
 	}
+	v.seen, v.seenStarts = *(*header)(v.p), *(*startsBlock)(starts)
+	v.known = v.declared <= startsPerBlock
 	return CodeOK
 }
 

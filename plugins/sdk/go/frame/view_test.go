@@ -12,7 +12,12 @@ import (
 // memory is a frame of three rows for one column and one field.
 func memory(t *testing.T) (header []byte, p unsafe.Pointer) {
 	t.Helper()
-	l, err := abi.NewLayout(abi.LayoutSpec{Columns: []bool{true}, Fields: 1, Capacity: 3})
+	return memoryOf(t, abi.LayoutSpec{Columns: []bool{true}, Fields: 1, Capacity: 3})
+}
+
+func memoryOf(t *testing.T, spec abi.LayoutSpec) (header []byte, p unsafe.Pointer) {
+	t.Helper()
+	l, err := abi.NewLayout(spec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,17 +50,26 @@ func TestBeginRefusesAFrameThatIsNotWhatWasDeclared(t *testing.T) {
 		{"rows that would be negative", abi.OffRows, 1 << 31, frame.CodeCapacity, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			header, p := memory(t)
-			binary.LittleEndian.PutUint32(header[c.off:], c.value)
-			var v frame.View
-			if code := v.Bind(p, absent, 3, 1, 1); code != frame.CodeOK {
-				t.Fatalf("bind: code %d", code)
-			}
-			if got := v.Begin(); got != c.want {
-				t.Errorf("code %d, want %d", got, c.want)
-			}
-			if c.accept && v.Len() != 3 {
-				t.Errorf("%d rows", v.Len())
+			for _, calls := range []int{0, 1, 2} {
+				header, p := memory(t)
+				var v frame.View
+				if code := v.Bind(p, absent, 3, 1, 1); code != frame.CodeOK {
+					t.Fatalf("bind: code %d", code)
+				}
+				for range calls {
+					if code := v.Begin(p); code != frame.CodeOK {
+						t.Fatalf("a good call before: code %d", code)
+					}
+				}
+				binary.LittleEndian.PutUint32(header[c.off:], c.value)
+				for range 2 {
+					if got := v.Begin(p); got != c.want {
+						t.Errorf("after %d calls: code %d, want %d", calls, got, c.want)
+					}
+				}
+				if c.accept && v.Len() != 3 {
+					t.Errorf("%d rows", v.Len())
+				}
 			}
 		})
 	}
@@ -63,8 +77,11 @@ func TestBeginRefusesAFrameThatIsNotWhatWasDeclared(t *testing.T) {
 
 func TestBeginBeforeBindSaysSo(t *testing.T) {
 	var v frame.View
-	if code := v.Begin(); code != frame.CodeNotBound {
-		t.Errorf("code %d", code)
+	_, p := memory(t)
+	for _, at := range []unsafe.Pointer{nil, p} {
+		if code := v.Begin(at); code != frame.CodeNotBound {
+			t.Errorf("code %d", code)
+		}
 	}
 }
 
@@ -82,17 +99,63 @@ func TestBindRefusesNothingToBind(t *testing.T) {
 	}
 }
 
-// A host may move columns between calls: the header is read at each.
-func TestBeginFollowsTheHeaderOfEachCall(t *testing.T) {
-	header, p := memory(t)
-	zeroes := make([]float64, 3)
+func TestBeginRefusesAFrameOfZeroes(t *testing.T) {
+	words := make([]uint64, 64)
+	p := unsafe.Pointer(unsafe.SliceData(words))
 	var v frame.View
-	v.Bind(p, unsafe.Pointer(unsafe.SliceData(zeroes)), 3, 1, 1)
-	if v.Begin() != frame.CodeOK || !v.Has(0) {
-		t.Fatal("the column is there and not seen")
+	v.Bind(p, p, 3, 1, 1)
+	for range 2 {
+		if code := v.Begin(p); code != frame.CodeBadFrame {
+			t.Errorf("code %d", code)
+		}
 	}
-	binary.LittleEndian.PutUint32(header[binary.LittleEndian.Uint32(header[abi.OffColumnStarts:]):], 0)
-	if v.Begin() != frame.CodeOK || v.Has(0) || v.Column(0).At(2) != 0 {
-		t.Error("the column is gone and still seen")
+}
+
+// A host may move columns between calls: the header is read at each, also past
+// what is compared to tell a change.
+func TestBeginFollowsTheHeaderOfEachCall(t *testing.T) {
+	for _, columns := range []int{1, 2, 15, 16, 17, 40, frame.MaxColumns} {
+		present := make([]bool, columns)
+		for i := range present {
+			present[i] = true
+		}
+		header, p := memoryOf(t, abi.LayoutSpec{Columns: present, Fields: 1, Capacity: 3})
+		zeroes := make([]float64, 3)
+		var v frame.View
+		v.Bind(p, unsafe.Pointer(unsafe.SliceData(zeroes)), 3, columns, 1)
+		starts := binary.LittleEndian.Uint32(header[abi.OffColumnStarts:])
+		for i := range columns {
+			at := header[int(starts)+4*i:]
+			start := binary.LittleEndian.Uint32(at)
+			header[start+16+7] = 0x40 // row 2 is 2
+			if v.Begin(p) != frame.CodeOK || !v.Has(i) || v.Column(i).At(2) != 2 {
+				t.Fatalf("column %d of %d is there and not seen", i, columns)
+			}
+			binary.LittleEndian.PutUint32(at, 0)
+			if v.Begin(p) != frame.CodeOK || v.Has(i) || v.Column(i).At(2) != 0 {
+				t.Fatalf("column %d of %d is gone and still seen", i, columns)
+			}
+		}
+	}
+}
+
+func TestBeginFollowsTheOtherBlocks(t *testing.T) {
+	header, p := memory(t)
+	var v frame.View
+	v.Bind(p, p, 3, 1, 1)
+	if code := v.Begin(p); code != frame.CodeOK {
+		t.Fatalf("code %d", code)
+	}
+	other := binary.LittleEndian.Uint32(header[abi.OffRowIDs:])
+	clear(header[other : other+64])
+	header[other+7], header[other] = 0x40, 1 // 2, but for a bit; kept
+	for _, off := range []int{abi.OffScores, abi.OffMask, abi.OffRequest} {
+		binary.LittleEndian.PutUint32(header[off:], other)
+		if code := v.Begin(p); code != frame.CodeOK {
+			t.Fatalf("code %d", code)
+		}
+	}
+	if v.Scores().At(0) < 2 || v.Field(0) < 2 || !v.Mask().Kept(0) {
+		t.Error("a block that moved is read where it was")
 	}
 }

@@ -75,21 +75,12 @@ func bind(p unsafe.Pointer, capacity int) int32 {
 		capacity, len(instance.module.Columns), len(instance.module.Fields))
 }
 
-// Begin starts a call on the frame that was bound and returns it. A code other
-// than frame.CodeOK is the call's answer.
-func Begin(p unsafe.Pointer) (*frame.View, int32) {
-	v := &instance.view
-	if v.Frame() == nil {
-		return nil, frame.CodeNotBound
-	}
-	if p != v.Frame() {
-		return nil, frame.CodeBadFrame
-	}
-	if code := v.Begin(); code != frame.CodeOK {
-		return nil, code
-	}
-	return v, frame.CodeOK
-}
+// View is the frame of this module's calls, bound or not yet.
+func View() *frame.View { return &instance.view }
+
+// Begin starts a call on the frame that was bound. A code other than
+// frame.CodeOK is the call's answer.
+func Begin(p unsafe.Pointer) int32 { return instance.view.Begin(p) }
 
 // End is the call's answer for what the plugin returned. Where the plugin
 // allocates, Go's collector gets its turn: it runs on a goroutine of its own,

@@ -70,16 +70,16 @@ func TestBeginTakesOnlyTheFrameThatWasBound(t *testing.T) {
 	header := unsafe.Slice((*byte)(p), l.Size)
 	l.PutHeader(header)
 	l.PutCall(header, 2, 0, 0, false)
-	if _, code := Begin(p); code != frame.CodeNotBound {
+	if code := Begin(p); code != frame.CodeNotBound {
 		t.Errorf("before bind: code %d", code)
 	}
 	if code := bind(p, 2); code != frame.CodeOK {
 		t.Fatalf("bind: code %d", code)
 	}
-	if _, code := Begin(other); code != frame.CodeBadFrame {
+	if code := Begin(other); code != frame.CodeBadFrame {
 		t.Errorf("another frame: code %d", code)
 	}
-	if v, code := Begin(p); code != frame.CodeOK || v.Len() != 2 {
+	if code := Begin(p); code != frame.CodeOK || View().Len() != 2 {
 		t.Errorf("code %d", code)
 	}
 }

@@ -68,6 +68,9 @@ type Scores struct{ s frame.Scores }
 // Set writes the score of a row below Len.
 func (s Scores) Set(row int, score float64) { s.s.Set(row, score) }
 
+// At is what Set wrote for a row below Len in this call; before, unspecified.
+func (s Scores) At(row int) float64 { return s.s.At(row) }
+
 // Mask tells which rows are still candidates.
 type Mask struct{ m frame.Mask }
 

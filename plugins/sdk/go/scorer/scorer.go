@@ -68,15 +68,20 @@ var module struct {
 // once.
 func Register(p Plugin) {
 	guest.Register(guest.Module{Columns: p.Columns, Fields: p.Fields, Configure: p.Configure})
-	module.plugin = p
+	module.plugin, module.batch = p, Batch{guest.View()}
 }
 
-// score is one call.
+// score is one call. A plugin that allocates nothing and has no error needs
+// nothing done after it.
+//
+//go:wasmexport rp_score
 func score(p unsafe.Pointer) int32 {
-	v, code := guest.Begin(p)
-	if code != frame.CodeOK {
+	if code := guest.Begin(p); code != frame.CodeOK {
 		return code
 	}
-	module.batch.v = v
-	return guest.End(module.plugin.Score(&module.batch), !module.plugin.NoAllocs)
+	err := module.plugin.Score(&module.batch)
+	if err == nil && module.plugin.NoAllocs {
+		return frame.CodeOK
+	}
+	return guest.End(err, !module.plugin.NoAllocs)
 }

@@ -149,7 +149,7 @@ func (f *Frame) Score() ([]float64, error) {
 }
 
 func (f *Frame) run() error {
-	if code := f.view.Begin(); code != frame.CodeOK {
+	if code := f.view.Begin(f.view.Frame()); code != frame.CodeOK {
 		return fmt.Errorf("begin call: %s", abi.GuestCode(code))
 	}
 	return f.plugin.Score(f.batch)

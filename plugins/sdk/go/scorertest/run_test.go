@@ -114,6 +114,7 @@ func TestAccessOutOfRangePanicsNatively(t *testing.T) {
 		"row":           func(b *scorer.Batch) { b.Column(0).At(2) },
 		"negative row":  func(b *scorer.Batch) { b.Column(0).At(-1) },
 		"score":         func(b *scorer.Batch) { b.Scores().Set(2, 1) },
+		"score read":    func(b *scorer.Batch) { b.Scores().At(2) },
 		"mask":          func(b *scorer.Batch) { b.Mask().Kept(2) },
 		"request field": func(b *scorer.Batch) { b.Field(0) },
 		"row id":        func(b *scorer.Batch) { b.RowID(2) },
@@ -129,6 +130,26 @@ func TestAccessOutOfRangePanicsNatively(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 		})
+	}
+}
+
+func TestScoresReadWhatWasSet(t *testing.T) {
+	p := scorer.Plugin{Columns: []string{"kv.usage"}, Score: func(b *scorer.Batch) error {
+		usage, out := b.Column(0), b.Scores()
+		for i := range b.Len() {
+			out.Set(i, usage.At(i))
+		}
+		for i := range b.Len() {
+			out.Set(i, out.At(i)+1)
+		}
+		return nil
+	}}
+	got, err := scorertest.Run(p, scorertest.Batch{Columns: map[string][]float64{"kv.usage": {1, 2}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([]float64{2, 3}, got); d != "" {
+		t.Error(d)
 	}
 }
 
