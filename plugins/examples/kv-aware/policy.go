@@ -59,8 +59,19 @@ func fields() []string {
 // score writes −cost × preference for every row. The order of operations, and
 // where a product is rounded by itself, is part of the policy: it must give the
 // same bits on every machine and in the native twin, for hostile numbers too.
-// So there is no short way for credit_decay 0, where decay comes out as 1.
+// quick does so for ordinary numbers; where it may not have, exact does it again.
 func score(b *scorer.Batch) error {
+	weigh(b)
+	if !quick(b) {
+		exact(b)
+	}
+	return nil
+}
+
+// exact is the formula as README.md has it.
+//
+//go:noinline
+func exact(b *scorer.Batch) {
 	var (
 		n         = b.Len()
 		device    = b.Column(colDevice)
@@ -92,18 +103,4 @@ func score(b *scorer.Batch) error {
 		cost := float64(s*pre) + decode.At(i) + float64(w*active.At(i))
 		out.Set(i, -float64(cost*prefer.At(i)))
 	}
-	return nil
-}
-
-// least is the smallest value of a column. It is kept out of score: a loop in a
-// small function is quicker in a guest, since Go leads every jump of a function
-// through one table.
-//
-//go:noinline
-func least(c scorer.Column, n int) float64 {
-	v := c.At(0)
-	for i := range n {
-		v = scorer.Min(c.At(i), v)
-	}
-	return v
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -118,9 +119,45 @@ func written(f map[string]float64, r row, least float64) float64 {
 	return -float64(cost * r[8])
 }
 
+// Where the quick form must see that it is not the formula.
+func TestScoreIsTheFormulaAtTheEdges(t *testing.T) {
+	inf, nan := math.Inf(1), math.NaN()
+	for _, c := range []struct {
+		name    string
+		fields  map[string]float64
+		waiting [2]float64
+		prefill float64
+	}{
+		{"infinite wait", nil, [2]float64{0, inf}, 1600},
+		{"wait is no number", nil, [2]float64{0, nan}, 1600},
+		{"first wait is no number", nil, [2]float64{nan, 3}, 1600},
+		{"first wait is no number, with decay", map[string]float64{"config.credit_decay": 1}, [2]float64{nan, 3}, 1600},
+		{"difference overflows", nil, [2]float64{-math.MaxFloat64, math.MaxFloat64}, 1600},
+		{"block size below 1 overflows", map[string]float64{"block_size": 0x1p-100}, [2]float64{0, 0x1p963}, 0x1p-90},
+		{"negative zeroes", nil, [2]float64{0, math.Copysign(0, -1)}, 0},
+		{"prefill near the greatest", nil, [2]float64{0, 1}, math.MaxFloat64},
+		{"prefill whose double overflows", map[string]float64{"block_size": 1}, [2]float64{0, 1}, 1.7e308},
+		{"prefill is no number", nil, [2]float64{0, 1}, nan},
+		{"prefill is minus infinite", nil, [2]float64{0, 1}, -inf},
+		{"least of all numbers", nil, [2]float64{0, 1}, 5e-324 * 16},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := defaults()
+			maps.Copy(f, c.fields)
+			for _, n := range []int{2, 4, 7} {
+				var rows []row
+				for i := range n {
+					rows = append(rows, row{2, 0, 0, 0, c.waiting[min(i, 1)], c.prefill, 10, 0, 1})
+				}
+				holdsFormula(t, f, rows)
+			}
+		})
+	}
+}
+
 func TestScoreHasTheBitsOfTheWrittenFormula(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	hostile := []float64{0, math.Copysign(0, -1), math.NaN(), math.Inf(1), math.Inf(-1), 1e308, 5e-324, -3}
+	hostile := []float64{0, math.Copysign(0, -1), math.NaN(), math.Inf(1), math.Inf(-1), 1e308, math.MaxFloat64, 0x1p964, 0x1p963, 5e-324, -3}
 	number := func() float64 {
 		if rng.IntN(50) == 0 {
 			return hostile[rng.IntN(len(hostile))]
@@ -141,21 +178,26 @@ func TestScoreHasTheBitsOfTheWrittenFormula(t *testing.T) {
 				rows[i][j] = number()
 			}
 		}
-		least := rows[0][4]
-		for _, r := range rows {
-			if r[4] < least {
-				least = r[4]
-			}
+		holdsFormula(t, f, rows)
+	}
+}
+
+func holdsFormula(t *testing.T, f map[string]float64, rows []row) {
+	t.Helper()
+	least := rows[0][4]
+	for _, r := range rows {
+		if r[4] < least {
+			least = r[4]
 		}
-		got, err := scorertest.Run(plugin(), batch(f, rows...))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i, r := range rows {
-			want := written(f, r, least)
-			if math.Float64bits(got[i]) != math.Float64bits(want) && !(math.IsNaN(got[i]) && math.IsNaN(want)) {
-				t.Fatalf("round %d row %d: %v, want %v", round, i, got[i], want)
-			}
+	}
+	got, err := scorertest.Run(plugin(), batch(f, rows...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range rows {
+		want := written(f, r, least)
+		if math.Float64bits(got[i]) != math.Float64bits(want) && !(math.IsNaN(got[i]) && math.IsNaN(want)) {
+			t.Fatalf("row %d of %d, %v: %v, want %v", i, len(rows), r, got[i], want)
 		}
 	}
 }
