@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/plugins/abi"
@@ -70,7 +71,9 @@ func (r *Runtime) openPool(ctx context.Context, m *module, c *configuration) (*p
 		}
 		ready = append(ready, in)
 	}
-	if _, err := r.selfTest(m, c, ready); err != nil {
+	d := freshDraw()
+	r.log.Debug("plugin self-test", slog.String("plugin", m.manifest.Name), slog.String("digest", m.digest), slog.Uint64("seed", d.seed), slog.Time("now", d.now))
+	if _, err := r.selfTest(m, c, ready, d); err != nil {
 		return nil, err
 	}
 	held, err := r.modules.get(ctx, m.digest, func(context.Context) (*module, error) {

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
+	"time"
 
 	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/plugins/abi"
@@ -49,15 +51,16 @@ func (m Measure) Declare() (base, perRow uint64) {
 // signals among them, on two instances. Traps,
 // unequal bits and more than 80 % of the budget are refused; so are results
 // that cannot be believed, but for hostile columns only where a row was not
-// written.
-func (r *Runtime) selfTest(m *module, c *configuration, on []*instance) (Measure, error) {
+// written. What a guest sees of seeds, clock and ids looks as it does in live
+// calls and is drawn from d, so that it cannot behave for the test alone.
+func (r *Runtime) selfTest(m *module, c *configuration, on []*instance, d draw) (Measure, error) {
 	f := newFiller(m, c)
 	var out Measure
 	for _, rows := range testRows(m.layout.Capacity) {
 		budget := r.budget(m.manifest, rows)
 		most := uint64(0)
 		for _, round := range []string{roundZero, roundRandom, roundHostile} {
-			used, err := r.testFrame(m, f, on, testTable(m, rows, round), round, budget)
+			used, err := r.testFrame(m, f, on, testTable(m, rows, round, d), round, budget)
 			if err != nil {
 				return out, err
 			}
@@ -148,11 +151,23 @@ func testRows(capacity int) []int {
 // missEvery is how far apart the rows without signals are in hostile columns.
 const missEvery = 4
 
+// draw is what the values of a self-test hang on.
+type draw struct {
+	seed uint64
+	now  time.Time
+}
+
+// freshDraw is another one for each load.
+func freshDraw() draw { return draw{seed: rand.Uint64(), now: time.Now()} }
+
+// fixedDraw gives the same fuel for the same module each time.
+func fixedDraw() draw { return draw{now: time.UnixMilli(1_750_000_000_000)} }
+
 // testTable makes a table that looks like a live one.
-func testTable(m *module, rows int, round string) *policy.Table {
+func testTable(m *module, rows int, round string, d draw) *policy.Table {
 	t := &policy.Table{}
 	t.Reset(rows, m.columns)
-	g := &generator{x: uint64(rows)}
+	g := &generator{x: splitMix64(d.seed ^ splitMix64(uint64(rows)) ^ uint64(len(round)))}
 	t.Seed = g.next()
 	for i := range t.Rows {
 		t.Rows[i].ID = 1
@@ -161,6 +176,9 @@ func testTable(m *module, rows int, round string) *policy.Table {
 	for i, field := range abi.Fields() {
 		t.SetField(abi.Field(i), g.value(round, field.Unit))
 	}
+	t.SetField(abi.FieldNowMs, float64(d.now.UnixMilli()))
+	t.SetField(abi.FieldDecisionID, float64(1+g.next()%maxTestDecision))
+	t.SetField(abi.FieldNTotalWorkers, float64(rows))
 	for _, name := range m.columns.Names() {
 		unit := "id"
 		if c, ok := abi.ColumnByName(name); ok {
@@ -171,6 +189,12 @@ func testTable(m *module, rows int, round string) *policy.Table {
 		for row := range col {
 			col[row] = g.value(round, unit)
 		}
+		if name == abi.ColWorkerID.Info().Name {
+			for row := range col {
+				col[row] = max(1, g.value(roundRandom, unit))
+			}
+			continue // never missing
+		}
 		for row := 0; row < rows && round == roundHostile; row += missEvery {
 			cells.Miss(row)
 		}
@@ -178,8 +202,12 @@ func testTable(m *module, rows int, round string) *policy.Table {
 	return t
 }
 
-// generator draws test values by SplitMix64, so that every host tests with the
-// same ones.
+// maxTestDecision bounds the numbers of tested decisions: a router's first
+// million.
+const maxTestDecision = 1_000_000
+
+// generator draws test values by SplitMix64, so that a test can be repeated from
+// its seed.
 type generator struct{ x uint64 }
 
 func (g *generator) next() uint64 {
@@ -219,7 +247,7 @@ func (g *generator) value(round, unit string) float64 {
 }
 
 // Measure runs the self-test's frames over a module and returns the fuel that
-// they used. The module is treated as trusted if the Runtime's compiler is
+// they used, always with the same values. The module is treated as trusted if the Runtime's compiler is
 // InProcess.
 func (r *Runtime) Measure(ctx context.Context, wasm []byte, config json.RawMessage) (out Measure, err error) {
 	m, err := r.load(ctx, wasm, Digest(wasm))
@@ -236,5 +264,5 @@ func (r *Runtime) Measure(ctx context.Context, wasm []byte, config json.RawMessa
 		return Measure{}, err
 	}
 	defer in.close()
-	return r.selfTest(m, c, []*instance{in})
+	return r.selfTest(m, c, []*instance{in}, fixedDraw())
 }

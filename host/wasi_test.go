@@ -161,10 +161,16 @@ func (l *lines) Write(b []byte) (int, error) {
 	return l.b.Write(b)
 }
 
-func (l *lines) all() []string {
+// all are the lines that guests said.
+func (l *lines) all() (said []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return strings.Split(strings.TrimSpace(l.b.String()), "\n")
+	for line := range strings.SplitSeq(l.b.String(), "\n") {
+		if strings.Contains(line, "plugin says") {
+			said = append(said, line)
+		}
+	}
+	return said
 }
 
 func logging(t *testing.T, g Guest) (policy.Scorer, *lines) {
