@@ -8,14 +8,15 @@
 // folder and hands core the handle that a partition decides with.
 //
 // Invariants: a guest runs only metered code under a fuel budget and a page
-// limit; one call at a time per instance; an instance that faulted is thrown
-// away before anything else happens; a result is checked before it is believed;
-// a module that is refused leaves everything as it was and the error names the
-// step, an ABI code and the offending item.
+// limit, and its native stack is looked at after each slice; one call at a time
+// per instance; an instance that faulted is thrown away before anything else
+// happens; a result is checked before it is believed; a module that is refused
+// leaves everything as it was and the error names the step, an ABI code and the
+// offending item; a panic in a load is that load's error.
 //
-// Goroutines: none of its own. A load compiles in a child process (one at a
-// time) that the loading goroutine waits for; a call runs on its caller's
-// goroutine.
+// Goroutines: none of its own but a pool's grower, which closing the pool waits
+// for. One module at a time is rewritten and compiled, in a child process that
+// the loading goroutine waits for; a call runs on its caller's goroutine.
 //
 //	rt, err := host.New(cfg, log, registerer)
 //	src, err := host.OpenPolicySource(ctx, rt, modules, policyConfig, log)

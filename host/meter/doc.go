@@ -21,7 +21,7 @@
 // A segment is a run of instructions that are executed together. One begins at function entry, after a loop,
 // if, else or br_if, and after an end where control can join: the end of an if, and of a block that a branch
 // names. The end of a loop and of a block that no branch names begin none; code that follows br, br_table,
-// return or unreachable is in no segment and free. A segment's price is subtracted at its beginning: Instruction for each instruction (else and end are none; block, loop and if belong to the segment
+// return or unreachable is never executed: it is in no segment and left out. A segment's price is subtracted at its beginning: Instruction for each instruction (else and end are none; block, loop and if belong to the segment
 // before them), MemoryAccess more for loads and stores, (parameters + locals) / LocalsDivisor more if it does
 // not begin the function, and for the first one the entry price. A segment at a loop head costs at least 1.
 //
@@ -38,13 +38,31 @@
 // Inside a body in a local, which the engine can keep in a register; in __fuel before each call, branch out
 // of the body, return, unreachable and end, and read back after each call. So __fuel is exact when a call of an
 // export returns, when an import (refuel among them) looks, and when fuel or deadline end the call. After another
-// trap (a load out of bounds, a division by zero) it may still hold the value of the last call or entry. Imports
-// may lower __fuel to charge for their own work.
+// trap (a load out of bounds, a division by zero) it may still hold the value of the last call or entry: what is
+// reported as used is then a lower bound. Imports may lower __fuel to charge for their own work.
 //
 // The refuel import must leave __fuel at zero or more, or end the call: the guest looks again at loop heads only.
 // Grant is its arithmetic. A memory operation over BulkMaxBytes or a table operation over BulkMaxElements is
 // charged 2^62, which no budget covers. memory.grow by more pages than the memory's maximum can only answer
 // −1, so it is charged as one page.
+//
+// # Where this differs from the text of the ABI
+//
+//   - Data segments: up to 100,000 before neighbours are joined (ABI: 1,024), which the Go linker needs.
+//   - ref.func stands in element segments and global initialisers only: a body that executes it makes the engine
+//     keep a new reference each time.
+//   - Parameters and results of all types together: 16,384. Bodies after the rewrite: 32 MiB.
+//   - The entry price (1 + body bytes / 16) does not bound the native stack: what lives across a call can take
+//     a hundred times the body's bytes, whatever the body says (a call of 2 bytes has 16 results of 16 bytes).
+//     The host bounds the stack where it can be seen: over 4 MiB at the end of a slice or of a call ends the call
+//     as E_TRAP with reason stack. So it is at most 8 MiB and what one slice adds; in a start section, which no
+//     slice's end can see, the engine's own 100 MB.
+//   - fd_write logs at most 8 lines of a call, each an element's price more; the rest counts as dropped.
+//   - A manifest's minor above the host's is E_ABI, as that of rp_abi_v1 is.
+//   - config_schema: no recursion, no $dynamicRef, at most 10,000 steps for one value with every $ref written out;
+//     numbers there, in configurations and in overrides have at most 64 characters and a finite f64.
+//   - Modules are rewritten and compiled one at a time.
+//   - The self-test's values are drawn anew for each load; measuring uses fixed ones.
 //
 // The package starts no goroutine and keeps no state; a Module is immutable.
 package meter
