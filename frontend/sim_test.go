@@ -2,7 +2,6 @@ package frontend_test
 
 import (
 	"context"
-	"log/slog"
 	"strings"
 	"testing"
 
@@ -10,23 +9,11 @@ import (
 
 	"github.com/routerd/routerd/prompt"
 	"github.com/routerd/routerd/sim"
+	"github.com/routerd/routerd/sim/simtest"
 )
 
 func TestASimulatedEngineBehindTheRealTokenizer(t *testing.T) {
-	cfg := sim.DefaultConfig()
-	cfg.Model, cfg.Events, cfg.AnswerTokens = "m", false, 5
-	e, err := sim.New(cfg, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := e.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	e := simtest.Start(t, func(c *sim.Config) { c.Model, c.Events, c.AnswerTokens = "m", false, 5 })
 	var tokenizer *prompt.Tokenizer
 	w := start(t, func(s *setup) {
 		s.tokens.answer = func(ctx context.Context, in prompt.Input) ([]uint32, prompt.Outcome) {
@@ -35,6 +22,7 @@ func TestASimulatedEngineBehindTheRealTokenizer(t *testing.T) {
 	})
 	tc := prompt.DefaultConfig()
 	tc.Patience = patience
+	var err error
 	if tokenizer, err = prompt.New(tc, w.core, w.upstream, prometheus.NewRegistry()); err != nil {
 		t.Fatal(err)
 	}

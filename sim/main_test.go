@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -16,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/routerd/routerd/sim"
+	"github.com/routerd/routerd/sim/simtest"
 )
 
 func TestMain(m *testing.M) {
@@ -34,27 +34,15 @@ type bench struct {
 
 func startEngine(t *testing.T, change func(*sim.Config)) *bench {
 	t.Helper()
-	c := sim.DefaultConfig()
-	c.Events = false
-	if change != nil {
-		change(&c)
-	}
-	e, err := sim.New(c, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := e.Start(); err != nil {
-		t.Fatal(err)
-	}
-	transport := &http.Transport{}
-	b := &bench{Engine: e, t: t, client: &http.Client{Transport: transport, Timeout: 20 * time.Second}}
-	t.Cleanup(func() {
-		transport.CloseIdleConnections()
-		if err := e.Close(); err != nil {
-			t.Errorf("close: %v", err)
+	e := simtest.Start(t, func(c *sim.Config) {
+		c.Events = false
+		if change != nil {
+			change(c)
 		}
 	})
-	return b
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &bench{Engine: e, t: t, client: &http.Client{Transport: transport, Timeout: 20 * time.Second}}
 }
 
 // send makes a request and returns the answer with its body still to be read.

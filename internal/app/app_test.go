@@ -21,6 +21,7 @@ import (
 	"github.com/routerd/routerd/internal/app"
 	"github.com/routerd/routerd/internal/config"
 	"github.com/routerd/routerd/sim"
+	"github.com/routerd/routerd/sim/simtest"
 )
 
 func TestMain(m *testing.M) {
@@ -34,24 +35,12 @@ var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
 func engine(t *testing.T, name string, change func(*sim.Config)) *sim.Engine {
 	t.Helper()
-	c := sim.DefaultConfig()
-	c.Name, c.Model = name, "m"
-	if change != nil {
-		change(&c)
-	}
-	e, err := sim.New(c, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := e.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := e.Close(); err != nil {
-			t.Error(err)
+	return simtest.Start(t, func(c *sim.Config) {
+		c.Name, c.Model = name, "m"
+		if change != nil {
+			change(c)
 		}
 	})
-	return e
 }
 
 func settings(t *testing.T, engines ...*sim.Engine) config.Config {

@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/routerd/routerd/sim"
+	"github.com/routerd/routerd/sim/simtest"
 )
 
 // again starts a router in the folder of one that was killed.
@@ -42,7 +43,7 @@ func names(t *testing.T, r *router, path, list, field string) []string {
 // What was answered survives kill -9 that comes right after the answer.
 func TestStateSurvivesKill(t *testing.T) {
 	quick := func(name string) *sim.Engine {
-		return startEngine(t, func(c *sim.Config) { c.Name, c.Model = name, "m" })
+		return simtest.Start(t, func(c *sim.Config) { c.Name, c.Model = name, "m" })
 	}
 	first, second := quick("w1"), quick("w9")
 	yaml := "workers:\n  static:\n" + worker(1, "w1", "m", first)

@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/routerd/routerd/sim"
+	"github.com/routerd/routerd/sim/simtest"
 )
 
 const captures = "../../ingress/wire/testdata/kv_events"
@@ -123,7 +124,7 @@ func TestForeignPublisherSteersRequests(t *testing.T) {
 			described := readCapture(t, c.name)
 			events, replay := publish(t, c.name, c.flags...)
 			plain := func(sc *sim.Config) { sc.Model, sc.Events = "m", false }
-			other, holder := startEngine(t, plain), startEngine(t, plain)
+			other, holder := simtest.Start(t, plain), simtest.Start(t, plain)
 			size := described.Messages[0].Events[0].BlockSize
 			r := startRouter(t, fmt.Sprintf("models: {m: {block_size: %d}}\nworkers:\n  static:\n"+
 				"  - {id: 1, name: other, url: %q, model: m}\n"+
@@ -199,7 +200,7 @@ func TestIndexEqualsTheEngines(t *testing.T) {
 	small := func(name string) func(*sim.Config) {
 		return func(c *sim.Config) { c.Name, c.Model, c.Blocks = name, "m", 128 }
 	}
-	a, b := startEngine(t, small("a")), startEngine(t, small("b"))
+	a, b := simtest.Start(t, small("a")), simtest.Start(t, small("b"))
 	r := startRouter(t, "workers:\n  static:\n"+worker(1, "a", "m", a)+worker(2, "b", "m", b))
 	talk := func(rounds int) {
 		t.Helper()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/routerd/routerd/sim"
+	"github.com/routerd/routerd/sim/simtest"
 )
 
 // tokens is a prompt of n token ids that begin with first.
@@ -61,7 +62,7 @@ func stored(t *testing.T, r *router, e *sim.Engine, first, n int) {
 }
 
 func TestM3_SoleWorkerIsDeletedAndRejoins(t *testing.T) {
-	e := startEngine(t, func(c *sim.Config) { c.Model, c.ReplayListen = "m", "" })
+	e := simtest.Start(t, func(c *sim.Config) { c.Model, c.ReplayListen = "m", "" })
 	w1 := map[string]any{"id": 1, "name": "w1", "url": e.URL(), "model": "m", "kv_events": map[string]string{"0": e.EventEndpoints()[0]}}
 	r := startRouter(t, "models: {m: {block_size: 16}}\n")
 	r.must("PUT", "/v1/workers/1", w1, nil)
@@ -123,7 +124,7 @@ func TestM5_WorkerWithAnIDThatIsTaken(t *testing.T) {
 func TestZ3_PublisherIsGoneForAWhile(t *testing.T) {
 	config := sim.DefaultConfig()
 	config.Name, config.Model = "w1", "m"
-	first := startEngine(t, func(c *sim.Config) { *c = config })
+	first := simtest.Start(t, func(c *sim.Config) { *c = config })
 	config.Listen = strings.TrimPrefix(first.URL(), "http://")
 	config.EventsListen, config.ReplayListen = first.EventEndpoints()[0], first.ReplayEndpoints()[0]
 	r := startRouter(t, "workers:\n  static:\n"+worker(1, "w1", "m", first))
@@ -134,7 +135,7 @@ func TestZ3_PublisherIsGoneForAWhile(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-time.After(outage)
-	second := startEngine(t, func(c *sim.Config) { *c = config })
+	second := simtest.Start(t, func(c *sim.Config) { *c = config })
 	began := time.Now()
 	r.fill(5000, 160) // the router may not have connected again yet
 	sameAsEngine(t, r, "m", "w1", second)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/routerd/routerd/sim"
+	"github.com/routerd/routerd/sim/simtest"
 )
 
 // closeWithin is how soon a worker sees that its caller's caller has gone. A
@@ -19,7 +20,7 @@ const closeWithin = 100 * time.Millisecond
 
 // The official client does unary, streamed and cancelled completions.
 func TestOfficialPythonClient(t *testing.T) {
-	e := startEngine(t, func(c *sim.Config) { c.Model, c.DecodePerToken = "m", 5*time.Millisecond })
+	e := simtest.Start(t, func(c *sim.Config) { c.Model, c.DecodePerToken = "m", 5*time.Millisecond })
 	r := startRouter(t, "workers:\n  static:\n"+worker(1, "w1", "m", e))
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/routerd/routerd/host/wasmtest"
 	"github.com/routerd/routerd/sim"
+	"github.com/routerd/routerd/sim/simtest"
 )
 
 // The workers that byID chooses among three.
@@ -197,7 +198,7 @@ func three(t *testing.T) string {
 	b.WriteString("workers:\n  static:\n")
 	for i := range 3 {
 		name := "w" + string(rune('1'+i))
-		b.WriteString(worker(i+1, name, "m", startEngine(t, func(c *sim.Config) { c.Name, c.Model, c.AnswerTokens = name, "m", 4 })))
+		b.WriteString(worker(i+1, name, "m", simtest.Start(t, func(c *sim.Config) { c.Name, c.Model, c.AnswerTokens = name, "m", 4 })))
 	}
 	return b.String()
 }

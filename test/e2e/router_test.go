@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"os"
 	"os/exec"
@@ -259,28 +258,6 @@ func eventually(t *testing.T, within time.Duration, ask func() error) {
 		case <-tick.C:
 		}
 	}
-}
-
-// startEngine runs a simulated engine until the end of the test.
-func startEngine(t *testing.T, change func(*sim.Config)) *sim.Engine {
-	t.Helper()
-	c := sim.DefaultConfig()
-	if change != nil {
-		change(&c)
-	}
-	e, err := sim.New(c, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := e.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return e
 }
 
 // worker is the configuration of an engine as a static worker.
