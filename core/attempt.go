@@ -29,8 +29,9 @@ type attempt struct {
 
 	// The snapshot: candidates by row of the table.
 	view     *view
-	rows     []int32 // row of the view
-	allowed  []bool  // scratch: by member
+	passed   *inhibitions // the inhibitions that rows was made with
+	rows     []int32      // row of the view
+	allowed  []bool       // scratch: by member
 	workers  []fleet.Worker
 	overlaps []kvcache.Overlap
 	loads    []load.Load
@@ -57,7 +58,7 @@ func (p *Partition) take() *attempt {
 // give puts an attempt back. It forgets what belongs to the request, so that
 // the pool keeps only buffers.
 func (p *Partition) give(a *attempt) {
-	a.req, a.view, a.blocks, a.digests, a.turn = nil, nil, nil, nil, nil
+	a.req, a.view, a.passed, a.blocks, a.digests, a.turn = nil, nil, nil, nil, nil, nil
 	a.table.Overrides = nil
 	a.decision.Fault = nil
 	p.attempts.Put(a)

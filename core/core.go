@@ -57,8 +57,9 @@ type SelectionCore struct {
 	generations  atomic.Uint64 // of worker records
 	closed       atomic.Bool
 
-	members   sync.Mutex // guards changes of the directory, preparing, prepared
+	members   sync.Mutex // guards changes of directory and inhibited; preparing, prepared
 	directory atomic.Pointer[directory]
+	inhibited atomic.Pointer[inhibitions] // nil when nobody is
 	preparing map[fleet.PartitionKey]chan struct{}
 	prepared  map[fleet.PartitionKey]*Partition
 }

@@ -1,6 +1,6 @@
 // Package core makes selections: which worker and data-parallel rank serves a
-// request. It owns partitions (model and routing group), who is eligible, the
-// candidate table, the optimistic commit, projected load, reservations and
+// request. It owns partitions (model and routing group), who is eligible and who
+// is inhibited because it cannot be reached, the candidate table, the optimistic commit, projected load, reservations and
 // decision records. It is a deterministic library: no network, no files, no
 // Wasm, no metrics, no goroutine of its own.
 //
@@ -17,5 +17,6 @@
 //	err := c.Prepare(ctx, key, 16)
 //	err = c.Commit(core.Change{Upserts: []core.Member{{Record: rec, Lifecycle: core.Ready}}})
 //	sel, err := c.Select(ctx, &core.Request{Kind: core.Book, SelectionID: "r1", Partition: key})
+//	c.Reached(sel.Worker.ID) // or Inhibit, when it could not be reached
 //	defer sel.Reservation.Release(reserve.Outcome{Kind: reserve.Completed})
 package core

@@ -3,13 +3,14 @@ package core
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/routerd/routerd/fleet"
 )
 
 // candidates fills a.rows with the rows of the view that may serve the request.
 // Eligibility is yes or no and comes before any policy: the caller's allow-set
-// and pin, the adapter, exclusions, lifecycle.
+// and pin, the adapter, exclusions, lifecycle; passOver then adds inhibition.
 func (a *attempt) candidates(v *view, p *Partition) error {
 	req := a.req
 	a.rows = a.rows[:0]
@@ -50,6 +51,19 @@ func (a *attempt) candidates(v *view, p *Partition) error {
 		return unavailable(CodeWorkersEjected, "the workers of model %q are ejected", p.key.Model)
 	}
 	return unavailable(CodeNoWorkers, "no worker of model %q is ready for this request", p.key.Model)
+}
+
+// passOver takes the candidates out that are inhibited, unless that leaves
+// nobody. A pin stands: its worker is tried whatever happened before.
+func (a *attempt) passOver(v *view, inhibited *inhibitions) {
+	if inhibited == nil || a.req.Pin != nil {
+		return
+	}
+	now := time.Now()
+	out := func(row int32) bool { return inhibited.holds(v.rows[row].member, now) }
+	if slices.ContainsFunc(a.rows, func(row int32) bool { return !out(row) }) {
+		a.rows = slices.DeleteFunc(a.rows, out)
+	}
 }
 
 // allow marks the members of the allow-set and returns the pinned one, if any.

@@ -133,6 +133,7 @@ func (c *SelectionCore) Commit(ch Change) error {
 	}
 	owners := applyAll(plans)
 	c.directory.Store(dir)
+	c.forgetInhibition(ch.Removals...)
 	for key := range dir.partitions {
 		delete(c.prepared, key)
 	}

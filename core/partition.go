@@ -129,12 +129,13 @@ func (p *Partition) putRanks(m *member) {
 // and the load of each at one moment. It fails when nobody is eligible.
 func (p *Partition) snapshot(a *attempt) error {
 	for {
-		v := p.view.Load()
-		if v != a.view {
+		v, inhibited := p.view.Load(), p.core.inhibited.Load()
+		if v != a.view || inhibited != a.passed {
 			if err := a.candidates(v, p); err != nil {
 				return err
 			}
-			a.view = v
+			a.passOver(v, inhibited)
+			a.view, a.passed = v, inhibited
 			a.matchIndex(p)
 		}
 		if p.projectLoad(a) {

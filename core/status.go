@@ -2,6 +2,7 @@ package core
 
 import (
 	"slices"
+	"time"
 
 	"github.com/routerd/routerd/core/load"
 	"github.com/routerd/routerd/fleet"
@@ -67,13 +68,14 @@ func (c *SelectionCore) Partitions() []PartitionView {
 // status is the view of one partition but its policy.
 func (p *Partition) status() PartitionView {
 	out := PartitionView{Model: p.key.Model, Group: p.key.Group, BlockSize: p.blockSize, Ranks: []RankView{}}
+	inhibited, now := p.core.inhibited.Load(), time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, r := range p.view.Load().rows {
 		l, _ := p.tracker.Load(r.slot)
 		out.Ranks = append(out.Ranks, RankView{
 			Worker: r.worker.ID, Name: r.member.record.Name, Rank: r.worker.Rank,
-			Lifecycle: r.member.lifecycle, Reasons: append([]string{}, r.member.reasons...),
+			Lifecycle: r.member.lifecycle, Reasons: inhibited.reasons(r.member, now),
 			Load: LoadView(l),
 		})
 	}
@@ -82,15 +84,17 @@ func (p *Partition) status() PartitionView {
 
 // LeastLoaded names the ready worker of a partition with the fewest active
 // requests over its ranks, then the fewest tokens to prefill, then the lowest
-// id. ok is false when none is ready.
+// id; an inhibited one only where all are. ok is false when none is ready.
 func (c *SelectionCore) LeastLoaded(key fleet.PartitionKey) (name, endpoint string, ok bool) {
 	p := c.directory.Load().partitions[key.Normalised()]
 	if p == nil {
 		return "", "", false
 	}
+	inhibited, now := p.core.inhibited.Load(), time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var chosen *member
+	var chosenOut bool // it is inhibited
 	var least, sum load.Load
 	rows := p.view.Load().rows
 	for i, r := range rows {
@@ -100,8 +104,9 @@ func (c *SelectionCore) LeastLoaded(key fleet.PartitionKey) (name, endpoint stri
 		if i+1 < len(rows) && rows[i+1].member == r.member {
 			continue
 		}
-		if r.member.lifecycle == Ready && (chosen == nil || lighter(sum, least)) {
-			chosen, least = r.member, sum
+		out := inhibited.holds(r.member, now)
+		if r.member.lifecycle == Ready && (chosen == nil || chosenOut && !out || chosenOut == out && lighter(sum, least)) {
+			chosen, chosenOut, least = r.member, out, sum
 		}
 		sum = load.Load{}
 	}

@@ -65,6 +65,8 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		"advance": s.advance, "shutdown": func(*datadriven.TestData) string { s.world.Close(); return "ok" },
 		"reservations": func(*datadriven.TestData) string { return strconv.Itoa(s.world.Reservations()) },
 		"released":     s.released,
+		"inhibit":      s.onWorker((*core.SelectionCore).Inhibit), "reached": s.onWorker((*core.SelectionCore).Reached),
+		"least-loaded": s.leastLoaded,
 	}
 	f := commands[d.Cmd]
 	if f == nil {
@@ -158,6 +160,20 @@ func (s *story) lifecycle(d *datadriven.TestData) string {
 		return "error: " + err.Error()
 	}
 	return "ok"
+}
+
+func (s *story) onWorker(f func(*core.SelectionCore, fleet.WorkerID)) func(*datadriven.TestData) string {
+	return func(d *datadriven.TestData) string {
+		for _, name := range names(d) {
+			f(s.world.SelectionCore, fleet.IDFromName(name))
+		}
+		return "ok"
+	}
+}
+
+func (s *story) leastLoaded(*datadriven.TestData) string {
+	name, _, _ := s.world.LeastLoaded(fleet.PartitionKey{Model: "m1"})
+	return cmp.Or(name, "none")
 }
 
 // tokens reads "A:160+B:40": 160 tokens of text A, then 40 of text B.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -234,6 +235,34 @@ func TestE3_AStuckWorkerEndsIn504AndLeavesTheRotation(t *testing.T) {
 	}
 	if n := len(stuckSeen); n != 0 {
 		t.Errorf("%d further requests reached w1", n)
+	}
+}
+
+func TestAWorkerThatFailsIsInhibitedInTheCoreUntilItAnswers(t *testing.T) {
+	var dead atomic.Bool
+	dead.Store(true)
+	w := start(t)
+	w.join(t, "w1", serve(t, func(p *peer) {
+		if _, ok := p.next(); ok && !dead.Load() {
+			p.say(plain("{}"))
+			p.closedByRouter()
+		}
+	}).url)
+	w.join(t, "w2", answering(t, plain("{}")).url)
+	inhibited := func() bool {
+		for _, r := range w.core.Partitions()[0].Ranks {
+			if r.Name == "w1" && len(r.Reasons) > 0 {
+				return true
+			}
+		}
+		return false
+	}
+	if got := w.chat(t, "x-routerd-pin", "w1"); got.status != 502 || !inhibited() {
+		t.Fatalf("inhibited: %v, %+v", inhibited(), got)
+	}
+	dead.Store(false)
+	if got := w.chat(t, "x-routerd-pin", "w1"); got.status != 200 || inhibited() {
+		t.Errorf("inhibited: %v, %+v", inhibited(), got)
 	}
 }
 

@@ -1,6 +1,7 @@
 // Package frontend is the OpenAI-compatible proxy: it reads a request, asks the
 // core which worker serves it, and relays bytes between the two. It has no
-// routing logic of its own.
+// routing logic of its own: whom to leave out because it did not answer is the
+// core's to know, the frontend only reports it.
 //
 // It owns the client connections and the calls under way, and these rules:
 //

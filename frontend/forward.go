@@ -33,12 +33,12 @@ func (s *Server) forward(x *exchange, sel *core.Selection) (again bool, err erro
 	body, err := s.upstream.Do(&x.call, ep, &x.ctx.Request, &resp.Header)
 	if err != nil {
 		if e, ok := errors.AsType[*upstream.Error](err); ok {
-			s.suspect(x, sel, e)
+			s.unreached(x, sel, e)
 		}
 		return s.mayRetry(x, err), err
 	}
 	x.body, x.status = body, resp.StatusCode()
-	s.suspects.answered(sel.Worker.ID)
+	s.core.Reached(sel.Worker.ID)
 	x.dress(sel)
 	if x.status == fasthttp.StatusServiceUnavailable && s.mayTryOther(x) && s.budget.spend() {
 		if x.keep() {

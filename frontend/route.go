@@ -2,7 +2,6 @@ package frontend
 
 import (
 	"errors"
-	"slices"
 
 	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/core/reserve"
@@ -15,7 +14,7 @@ func (s *Server) routeRequest(x *exchange) error {
 	s.budget.earn()
 	var last error
 	for {
-		sel, err := s.selectWorker(x)
+		sel, err := s.core.Select(x.life, &x.req)
 		if err != nil {
 			return s.noOther(x, last, err)
 		}
@@ -49,25 +48,6 @@ func (s *Server) noOther(x *exchange, last, err error) error {
 	return nil
 }
 
-// selectWorker makes one booking. Workers that failed lately are left out as
-// long as others are there.
-func (s *Server) selectWorker(x *exchange) (*core.Selection, error) {
-	req := &x.req
-	tried := len(req.Exclude)
-	if req.Pin == nil {
-		req.Exclude = s.suspects.appendTo(req.Exclude)
-	}
-	sel, err := s.core.Select(x.life, req)
-	if len(req.Exclude) == tried {
-		return sel, err
-	}
-	req.Exclude = slices.Clip(req.Exclude[:tried])
-	if e, ok := errors.AsType[*core.Error](err); ok && e.Code == core.CodeNoCandidates {
-		return s.core.Select(x.life, req)
-	}
-	return sel, err
-}
-
 // mayRetry tells whether a failed attempt may be followed by another, and takes
 // that from the budget. A worker that did not answer in time may still be at
 // work, so that is not repeated.
@@ -87,12 +67,12 @@ func (s *Server) mayTryOther(x *exchange) bool {
 	return x.req.Pin == nil && int(x.req.Attempt) < s.cfg.Retries && x.cause(nil) == nil
 }
 
-// suspect notes a worker that failed on the network before it answered.
-func (s *Server) suspect(x *exchange, sel *core.Selection, err *upstream.Error) {
+// unreached reports a worker that failed on the network before it answered.
+func (s *Server) unreached(x *exchange, sel *core.Selection, err *upstream.Error) {
 	if err.Cancelled || err.Phase == upstream.PhasePrepare {
 		return
 	}
-	s.suspects.failed(sel.Worker.ID)
+	s.core.Inhibit(sel.Worker.ID)
 	s.brokeOff(x, sel, err)
 }
 

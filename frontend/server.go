@@ -26,6 +26,10 @@ type Selector interface {
 	ResolveModel(name, group string) (key fleet.PartitionKey, adapter string, ok bool)
 	Models(group string) []core.ModelCard
 	Partitions() []core.PartitionView
+	// Inhibit reports a worker that could not be reached, Reached one that
+	// answered.
+	Inhibit(id fleet.WorkerID)
+	Reached(id fleet.WorkerID)
 }
 
 // Tokenizer turns a prompt into token ids, or says why it has none.
@@ -60,7 +64,6 @@ type Server struct {
 	metrics   *metrics
 	http      *fasthttp.Server
 	budget    retryBudget
-	suspects  suspects
 	facts     facts
 	endpoints endpoints
 	buffers   buffers
