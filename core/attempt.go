@@ -20,8 +20,8 @@ type attempt struct {
 	ticket   uint64
 	seed     uint64
 
-	tokens     int                    // prompt length
-	blockCount int                    // full blocks of the prompt
+	tokens     int                    // prompt length, a batch's as a whole
+	blockCount int                    // full blocks of that length
 	blocks     []kvcache.BlockHash    // of the prompt; empty when unknown
 	hashes     []kvcache.BlockHash    // buffer of blocks, where they were computed here
 	sequences  []kvcache.SequenceHash // of blocks
@@ -98,12 +98,9 @@ func (a *attempt) readPrompt(p *Partition) error {
 		}
 		a.blocks, a.tokens, a.exact = a.hashes, len(pr.Tokens), true
 	}
+	// Hashes that the caller brought cover at least their own blocks.
+	a.tokens = max(a.tokens, len(a.blocks)*p.blockSize) + pr.More
 	a.blockCount = a.tokens / p.blockSize
-	if len(a.blocks) > a.blockCount {
-		// Hashes that the caller brought cover at least their own blocks.
-		a.blockCount = len(a.blocks)
-		a.tokens = max(a.tokens, a.blockCount*p.blockSize)
-	}
 	a.sequences = kvcache.SequenceHashes(a.sequences, a.blocks)
 	return nil
 }

@@ -211,6 +211,7 @@ func TestRequestsAreRefusedByField(t *testing.T) {
 		"tenant":          {Tenant: long},
 		"request_id":      {RequestID: long},
 		"prompt.count":    {Prompt: core.Prompt{Count: -1}},
+		"prompt.more":     {Prompt: core.Prompt{More: -1}},
 		"max_tokens":      {MaxTokens: -1},
 		"expected_output": {ExpectedOutput: math.MaxInt},
 		"temperature":     {Temperature: math.NaN()},
@@ -238,6 +239,9 @@ func TestEmptyTokensWinOverHashes(t *testing.T) {
 		"hashes":             {core.Prompt{Blocks: hashes(4), Count: 70, Exact: true}, 70, 4},
 		"hashes of too many": {core.Prompt{Blocks: hashes(4), Count: 10}, 64, 4},
 		"estimate":           {core.Prompt{Count: 70}, 70, 4},
+		"batch of tokens":    {core.Prompt{Tokens: prompt('A', 40), More: 30}, 70, 4},
+		"batch of hashes":    {core.Prompt{Blocks: hashes(4), Count: 10, More: 16}, 80, 5},
+		"batch of estimates": {core.Prompt{Count: 40, More: 30}, 70, 4},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sel, err := w.Select(t.Context(), &core.Request{Partition: model("m1"), Prompt: c.prompt})
@@ -245,6 +249,19 @@ func TestEmptyTokensWinOverHashes(t *testing.T) {
 				t.Errorf("got %+v, %v; want %d tokens, %d blocks", sel, err, c.tokens, c.blocks)
 			}
 		})
+	}
+}
+
+func TestSelectionTellsBlockSizeAndRanksOfTheWorker(t *testing.T) {
+	w := newWorld(t, use("builtin:kv-aware"), nil)
+	rec := record("w1", "m1")
+	rec.DPStart, rec.DPSize = 2, 3
+	w.join(t, rec, record("w2", "m1"))
+	for name, ranks := range map[string]int{"w1": 3, "w2": 1} {
+		sel, err := w.Select(t.Context(), &core.Request{Partition: model("m1"), Allow: []string{name}})
+		if err != nil || sel.Ranks != ranks || sel.BlockSize != 16 {
+			t.Errorf("got %+v, %v; want %d ranks, blocks of 16", sel, err, ranks)
+		}
 	}
 }
 

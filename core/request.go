@@ -86,7 +86,10 @@ type Request struct {
 	RequestID string
 }
 
-// Prompt is what is known of the prompt.
+// Prompt is what is known of the prompt. Of a batch, Tokens, Blocks and Count
+// describe the first prompt and More the others. The whole is what the worker
+// has to do: it makes the load, and the length that a policy sees (isl_tokens,
+// isl_blocks). Only the first prompt's blocks are looked up in the index.
 type Prompt struct {
 	// Tokens are the prompt's ids. When not nil they win over Blocks and Count.
 	Tokens []uint32
@@ -94,6 +97,9 @@ type Prompt struct {
 	Blocks []kvcache.BlockHash
 	// Count is the length in tokens, an estimate unless Exact.
 	Count int
+	// More is the number of tokens of the further prompts of a batch, perhaps an
+	// estimate; it has no hashes, and comes on top of Tokens, Blocks or Count.
+	More int
 	// Exact tells that Count and Blocks come from the engine's own tokens; it
 	// is implied by Tokens.
 	Exact bool
@@ -125,7 +131,7 @@ func (r *Request) check() error {
 	for _, f := range []struct {
 		field string
 		value int
-	}{{"prompt.count", r.Prompt.Count}, {"max_tokens", r.MaxTokens}, {"expected_output", r.ExpectedOutput}} {
+	}{{"prompt.count", r.Prompt.Count}, {"prompt.more", r.Prompt.More}, {"max_tokens", r.MaxTokens}, {"expected_output", r.ExpectedOutput}} {
 		if f.value < 0 || f.value > math.MaxInt32 {
 			return invalid(&fleet.FieldError{Field: f.field, Value: strconv.Itoa(f.value), Allowed: "0 to 2147483647"})
 		}

@@ -152,7 +152,7 @@ func (p *Partition) commit(ctx context.Context, a *attempt, sel *Selection, clai
 		now.member.lifecycle != Ready || !now.member.serves(a.req.Adapter) {
 		return false, nil
 	}
-	a.answer(sel, now, row)
+	a.answer(sel, p, now, row)
 	if a.req.Kind == Book {
 		p.book(a, sel, claim, row, now.member.generation)
 	}
@@ -160,9 +160,10 @@ func (p *Partition) commit(ctx context.Context, a *attempt, sel *Selection, clai
 }
 
 // answer fills the selection from the record as it is at the commit.
-func (a *attempt) answer(sel *Selection, r rankState, row int) {
+func (a *attempt) answer(sel *Selection, p *Partition, r rankState, row int) {
 	rec := &r.member.record
 	sel.Worker, sel.Name, sel.Endpoint, sel.Engine = r.worker, rec.Name, rec.URL, rec.Engine
+	sel.Ranks, sel.BlockSize = rec.DPSize, p.blockSize
 	sel.By, sel.Policy, sel.Revision = a.decision.By, a.policy, a.revision
 	sel.Overlap, sel.PromptTokens, sel.PromptBlocks = a.overlaps[row], a.tokens, a.blockCount
 }

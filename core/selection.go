@@ -17,6 +17,10 @@ type Selection struct {
 	Name, Endpoint string
 	// Engine is the worker's engine kind.
 	Engine string
+	// Ranks is the number of data-parallel ranks of the worker's record, from 1.
+	Ranks int
+	// BlockSize is the partition's, in tokens.
+	BlockSize int
 	// By tells who chose.
 	By policy.By
 	// Policy and Revision name the policy that was asked, also where a pin left
@@ -26,7 +30,7 @@ type Selection struct {
 	// Overlap is what the worker holds of the prompt.
 	Overlap kvcache.Overlap
 	// PromptTokens and PromptBlocks are the prompt's length as it was decided
-	// on.
+	// on, further prompts of a batch included.
 	PromptTokens, PromptBlocks int
 	// DecisionID finds the decision record.
 	DecisionID string

@@ -197,7 +197,7 @@ func (s *story) selectBy(kind core.Kind) func(*datadriven.TestData) string {
 		if p := arg(d, "prompt", ""); p != "" {
 			req.Prompt.Tokens = tokens(p)
 		}
-		req.Prompt.Count = number(arg(d, "count", "0"))
+		req.Prompt.Count, req.Prompt.More = number(arg(d, "count", "0")), number(arg(d, "more", "0"))
 		if pin := arg(d, "pin", ""); pin != "" {
 			name, rank, ranked := strings.Cut(pin, "/")
 			req.Pin = &core.Pin{Name: name}

@@ -43,7 +43,8 @@ func (s *Server) complete(x *exchange, sc *scanner) error {
 }
 
 // readPrompt finds the tokens of the prompt: ids in the request, else the
-// engine's, else an estimate of their number.
+// engine's, else an estimate of their number. Of a batch that is the first one;
+// the others count as load.
 func (s *Server) readPrompt(x *exchange, route prompt.Route) {
 	p := &x.req.Prompt
 	p.Salt = x.scan.salt
@@ -58,13 +59,8 @@ func (s *Server) readPrompt(x *exchange, route prompt.Route) {
 		}
 		shape.tokens, _ = s.tokenizer.Tokenize(x.life, x.req.Partition, prompt.Input{Route: route, Model: x.scan.model, Fields: fields})
 	}
-	if shape.tokens == nil {
-		p.Count = len(shape.first)/bytesPerToken + shape.rest
-		return
+	p.Tokens, p.More = shape.tokens, shape.rest
+	if p.Tokens == nil {
+		p.Count = len(shape.first) / bytesPerToken
 	}
-	if shape.rest == 0 {
-		p.Tokens = shape.tokens
-		return
-	}
-	s.facts.batch(s.core, &x.req, shape)
 }

@@ -31,6 +31,33 @@ func TestAnUnaryAnswerPassesWithOurHeaders(t *testing.T) {
 	}
 }
 
+func TestABatchIsRoutedByItsFirstPromptAndCountsWhole(t *testing.T) {
+	for _, c := range []struct {
+		name, prompt string
+		tokens       int64
+	}{
+		{"text", `"abcdefgh"`, 2},
+		{"texts", `["abcdefgh","abcdefghij"]`, 2 + 3}, // by bytes, quotes included
+		{"ids", `[1,2,3]`, 3},
+		{"batch of ids", `[[1,2,3],[4,5],[6]]`, 3 + 2 + 1},
+		{"batch of one", `[[1,2,3]]`, 3},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := start(t)
+			var load int64
+			w.join(t, "w1", serve(t, func(p *peer) {
+				if _, ok := p.next(); ok {
+					load = w.prefill()
+					p.say(plain("{}"))
+				}
+			}).url)
+			if got := w.do(t, "POST", textPath, `{"model":"m","prompt":`+c.prompt+`}`); got.status != 200 || load != c.tokens {
+				t.Errorf("%d tokens, want %d: %+v", load, c.tokens, got)
+			}
+		})
+	}
+}
+
 func TestT3_APanicCostsOneRequestAndTellsNothing(t *testing.T) {
 	panics := true
 	w := start(t, func(s *setup) {

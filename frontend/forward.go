@@ -28,7 +28,7 @@ func (s *Server) forward(x *exchange, sel *core.Selection) (again bool, err erro
 		s.log.Error("worker has no usable address", "worker", sel.Name, "request", x.id, "err", err)
 		return false, err
 	}
-	pinRank(&x.ctx.Request.Header, sel.Worker.Rank, s.facts.ranks(s.core, sel.Worker.ID))
+	pinRank(&x.ctx.Request.Header, sel.Worker.Rank, sel.Ranks)
 	resp := &x.ctx.Response
 	body, err := s.upstream.Do(&x.call, ep, &x.ctx.Request, &resp.Header)
 	if err != nil {
@@ -68,7 +68,7 @@ func (x *exchange) dress(sel *core.Selection) {
 func (s *Server) relay(x *exchange) error {
 	resp := &x.ctx.Response
 	resp.Header.SetProtocol([]byte("HTTP/1.1")) // whatever the worker speaks
-	x.meter.begin(isEvents(resp.Header.ContentType()), s.facts.blockSize(s.core, x.req.Partition))
+	x.meter.begin(isEvents(resp.Header.ContentType()), x.sel.BlockSize)
 	size := x.body.Size()
 	switch {
 	case x.old:

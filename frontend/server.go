@@ -25,7 +25,6 @@ type Selector interface {
 	Select(ctx context.Context, req *core.Request) (*core.Selection, error)
 	ResolveModel(name, group string) (key fleet.PartitionKey, adapter string, ok bool)
 	Models(group string) []core.ModelCard
-	Partitions() []core.PartitionView
 	// Inhibit reports a worker that could not be reached, Reached one that
 	// answered.
 	Inhibit(id fleet.WorkerID)
@@ -64,7 +63,6 @@ type Server struct {
 	metrics   *metrics
 	http      *fasthttp.Server
 	budget    retryBudget
-	facts     facts
 	endpoints endpoints
 	buffers   buffers
 	ids       requestIDs
