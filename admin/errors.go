@@ -106,6 +106,9 @@ func classified(err error) *failure {
 	if e, ok := errors.AsType[*catalog.ConflictError](err); ok {
 		return &failure{Code: CodeConflict, Message: err.Error(), Details: Details{Step: "check", Item: e.Field}}
 	}
+	if e, ok := errors.AsType[*catalog.ForeignError](err); ok {
+		return &failure{Code: CodeConflict, Message: err.Error(), Details: Details{Item: e.Worker}}
+	}
 	if e, ok := errors.AsType[*core.Error](err); ok && e.Code == core.CodeInvalid {
 		return &failure{Code: CodeInvalid, Message: err.Error(), Details: Details{Step: "check", Item: e.Field}}
 	}

@@ -34,6 +34,7 @@ func TestEachErrorHasItsCode(t *testing.T) {
 		{&host.LoadError{Step: "exports", Code: abi.EExport, Item: "rp_score is missing", Allowed: "it"}, 422, "E_EXPORT", admin.Details{Step: "exports", Item: "rp_score is missing", Allowed: "it"}},
 		{&fleet.FieldError{Field: "url", Value: "x", Allowed: "y"}, 400, admin.CodeInvalid, admin.Details{Step: "check", Item: "url", Allowed: "y"}},
 		{&catalog.ConflictError{Field: "url", Value: "x", Holder: "y"}, 409, admin.CodeConflict, admin.Details{Step: "check", Item: "url"}},
+		{&catalog.ForeignError{Worker: "w1", Source: "file"}, 409, admin.CodeConflict, admin.Details{Item: "w1"}},
 		{&core.Error{Code: core.CodeInvalid, Message: "m", Field: "f"}, 400, admin.CodeInvalid, admin.Details{Step: "check", Item: "f"}},
 		{store.ErrNotFound, 404, admin.CodeNotFound, admin.Details{}},
 		{store.ErrTooLarge, 413, admin.CodeTooLarge, admin.Details{Step: "size"}},

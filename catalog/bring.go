@@ -61,12 +61,13 @@ func (r *Reconciler) bring(ctx context.Context, id fleet.WorkerID) {
 	if err != nil {
 		r.uncommit(e, want.ID)
 		r.unlisten(e, nil)
-		r.settle(e, core.Incomplete, []string{err.Error()})
-		r.log.Warn("worker incomplete", "worker", want.Name, "err", err)
+		if _, changed := r.settle(e, core.Incomplete, []string{err.Error()}); changed {
+			r.log.Warn("worker incomplete; it is tried again", "worker", want.Name, "err", err)
+		}
 		return
 	}
 	reasons := r.listen(e, want, blockSize)
-	if was := r.settle(e, core.Ready, reasons); was != core.Ready || len(reasons) > 0 {
+	if was, changed := r.settle(e, core.Ready, reasons); was != core.Ready || changed {
 		r.log.Info("worker ready", "worker", want.Name, "partition", want.Partition().String(), "reasons", reasons)
 	}
 }
@@ -77,19 +78,20 @@ func (r *Reconciler) current(e *entry, round uint64) bool {
 	return e.round == round
 }
 
-// settle shows the outcome of an attempt and plans the next one.
-func (r *Reconciler) settle(e *entry, lifecycle core.Lifecycle, reasons []string) (was core.Lifecycle) {
+// settle shows the outcome of an attempt and plans the next one. changed tells
+// that the reasons are others than before.
+func (r *Reconciler) settle(e *entry, lifecycle core.Lifecycle, reasons []string) (was core.Lifecycle, changed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	was = e.lifecycle
+	was, changed = e.lifecycle, !slices.Equal(e.reasons, reasons)
 	e.lifecycle, e.reasons = lifecycle, reasons
 	if len(reasons) == 0 {
 		e.failures = 0
-		return was
+		return was, changed
 	}
 	e.failures++
 	e.retryAt = time.Now().Add(pause(e.failures))
-	return was
+	return was, changed
 }
 
 // prepare finds the block size and has the partition built.

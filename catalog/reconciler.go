@@ -66,6 +66,14 @@ func (e *ConflictError) Error() string {
 	return fmt.Sprintf("%s %q is taken by %s", e.Field, e.Value, e.Holder)
 }
 
+// ForeignError refuses to remove a worker that another source brought.
+type ForeignError struct{ Worker, Source string }
+
+// Error names the worker and where it has to be removed.
+func (e *ForeignError) Error() string {
+	return fmt.Sprintf("worker %q comes from the source %q (file: workers.static of the configuration); remove it there", e.Worker, e.Source)
+}
+
 // Check tells whether Apply would take the list: records must be normalised
 // (fleet.Record.Normalised), and neither they nor another source's workers may
 // share an id, a name or an endpoint. The error is a *ConflictError or a

@@ -103,15 +103,15 @@ func (s *Source) Put(ctx context.Context, rec fleet.Record) (view catalog.View, 
 }
 
 // Delete removes the worker with the id or name. The error is ErrNotFound, or a
-// *catalog.ConflictError for a worker of another source, which only that
-// source can remove.
+// *catalog.ForeignError for a worker of another source, which only that source
+// can remove.
 func (s *Source) Delete(ctx context.Context, ref string) error {
 	view, ok := s.reconciler.Worker(ref)
 	if !ok {
 		return fmt.Errorf("worker %q: %w", ref, ErrNotFound)
 	}
 	if view.Source != Name {
-		return &catalog.ConflictError{Field: "worker", Value: view.Name, Holder: "source " + view.Source}
+		return &catalog.ForeignError{Worker: view.Name, Source: view.Source}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -110,7 +110,8 @@ func TestARefusedPutChangesNothing(t *testing.T) {
 	if _, _, err := s.Put(t.Context(), fleet.Record{ID: 2, URL: "nonsense"}); !errors.As(err, &field) {
 		t.Errorf("got %v", err)
 	}
-	if err := s.Delete(t.Context(), "1"); !errors.As(err, &conflict) {
+	var foreign *catalog.ForeignError
+	if err := s.Delete(t.Context(), "1"); !errors.As(err, &foreign) {
 		t.Errorf("a worker of the file was deleted: %v", err)
 	}
 	if err := s.Delete(t.Context(), "none"); !errors.Is(err, api.ErrNotFound) {

@@ -38,5 +38,6 @@ func newRegistry() *prometheus.Registry {
 func wiringLog(log *slog.Logger) fxevent.Logger {
 	l := &fxevent.SlogLogger{Logger: log.With("component", "app")}
 	l.UseLogLevel(slog.LevelDebug)
+	l.UseErrorLevel(slog.LevelDebug) // Start returns the error, in its own words
 	return l
 }

@@ -153,7 +153,16 @@ func (c *checker) bytes(path []string, v any, n *node) {
 
 // spec checks a policy with the policy API's own parser.
 func (c *checker) spec(path []string, v any) {
-	if _, err := parseSpec(v); err != nil {
+	spec, err := parseSpec(v)
+	for _, sc := range spec.Scorers {
+		if err == nil && strings.HasPrefix(sc.Use, "builtin:") {
+			_, err = policy.Builtin(sc.Use, sc.Config)
+		}
+	}
+	if err == nil {
+		_, err = policy.Builtin(spec.Fallback, nil)
+	}
+	if err != nil {
 		c.problems = append(c.problems, Problem{Source: c.origin(path), Key: dotted(path), Reason: err.Error()})
 	}
 }

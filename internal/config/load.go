@@ -258,6 +258,10 @@ func (l *loader) finish(cfg *Config) {
 			l.problems = append(l.problems, badValue(l.origin(path), dotted(path), addr, err.Error()))
 		}
 	}
+	if a := cfg.Admin.Listen; a == cfg.Frontend.Listen && !strings.HasSuffix(a, ":0") {
+		path := []string{"admin", "listen"}
+		l.problems = append(l.problems, badValue(l.origin(path), dotted(path), a, "an address that frontend.listen does not have"))
+	}
 	for i, r := range cfg.Workers.Static {
 		rec, err := r.Normalised()
 		if err != nil {

@@ -24,6 +24,10 @@ import (
 	"github.com/routerd/routerd/sim"
 )
 
+// engineBlocks is each engine's cache: enough for a third of what the traffic
+// shares and not for all of it, so that it matters who gets which request.
+const engineBlocks = 320
+
 // Model is the model that the demo's engines serve.
 const Model = "demo"
 
@@ -88,7 +92,7 @@ func (o Options) live(ctx context.Context, router *app.App, client *cli.Client, 
 			return nil
 		})
 	}
-	show := &screen{out: o.Out, terminal: o.Terminal, router: router, client: client, talk: talk, engines: map[string]string{}}
+	show := &screen{out: o.Out, terminal: o.Terminal, router: router, client: client, talk: talk, engines: map[string]string{}, counts: map[string][]tokens{}}
 	for i, e := range engines {
 		show.engines[engineNames()[i]] = e.URL()
 	}
@@ -104,7 +108,7 @@ func startEngines(log *slog.Logger) ([]*sim.Engine, error) {
 	var engines []*sim.Engine
 	for _, name := range engineNames() {
 		c := sim.DefaultConfig()
-		c.Name, c.Model, c.Blocks, c.Slots = name, Model, 1024, 8
+		c.Name, c.Model, c.Blocks, c.Slots = name, Model, engineBlocks, 8
 		c.PrefillPerToken, c.DecodePerToken = 200*time.Microsecond, 8*time.Millisecond
 		e, err := sim.New(c, log.With("component", "sim"))
 		if err != nil {

@@ -27,8 +27,15 @@ type screen struct {
 	router   *app.App
 	client   *cli.Client
 	talk     *traffic
-	engines  map[string]string // base URL by name
+	engines  map[string]string   // base URL by name
+	counts   map[string][]tokens // by name, what the last turns of the screen read
 }
+
+// tokens are an engine's counts since its start.
+type tokens struct{ queried, cached float64 }
+
+// window is how many turns of the screen the hit rate spans: 10 s of a table.
+const window = 10
 
 func (s *screen) run(ctx context.Context) error {
 	every := lineEvery
@@ -90,16 +97,31 @@ func (s *screen) show(ctx context.Context) error {
 	return nil
 }
 
-// rate is the share of prompt tokens that an engine had cached, as it counts
-// itself since its start.
+// rate is the share of prompt tokens that an engine had cached in the last
+// turns of the screen, by its own count.
 func (s *screen) rate(ctx context.Context, worker string) string {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.engines[worker]+"/sim/stats", http.NoBody)
+	now, err := s.read(ctx, worker)
 	if err != nil {
 		return "-"
 	}
+	kept := append(s.counts[worker], now)
+	kept = kept[max(0, len(kept)-window-1):]
+	s.counts[worker] = kept
+	queried := now.queried - kept[0].queried
+	if queried == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.0f%%", 100*(now.cached-kept[0].cached)/queried)
+}
+
+func (s *screen) read(ctx context.Context, worker string) (tokens, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.engines[worker]+"/sim/stats", http.NoBody)
+	if err != nil {
+		return tokens{}, err
+	}
 	resp, err := s.talk.client.Do(req)
 	if err != nil {
-		return "-"
+		return tokens{}, err
 	}
 	var got struct {
 		Ranks []struct {
@@ -107,11 +129,15 @@ func (s *screen) rate(ctx context.Context, worker string) string {
 			Cached  float64 `json:"cached_tokens"`
 		} `json:"ranks"`
 	}
-	err = errors.Join(json.NewDecoder(resp.Body).Decode(&got), resp.Body.Close())
-	if err != nil || len(got.Ranks) == 0 || got.Ranks[0].Queried == 0 {
-		return "-"
+	if err := errors.Join(json.NewDecoder(resp.Body).Decode(&got), resp.Body.Close()); err != nil {
+		return tokens{}, err
 	}
-	return fmt.Sprintf("%.0f%%", 100*got.Ranks[0].Cached/got.Ranks[0].Queried)
+	var sum tokens
+	for _, r := range got.Ranks {
+		sum.queried += r.Queried
+		sum.cached += r.Cached
+	}
+	return sum, nil
 }
 
 // line is the state on one line, for a log.

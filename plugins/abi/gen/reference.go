@@ -86,12 +86,17 @@ func frame(d *doc) {
 func columns(d *doc) {
 	d.head("Columns")
 	d.line("Each value is an f64 per candidate. Ids are XXH3-64 of the UTF-8 bytes, shifted right by 11; 0 = missing.\n")
-	d.table("name", "unit", "missing", "since", "meaning")
+	d.line("A column that is not filled yet is known, and missing in every row.\n")
+	d.table("name", "unit", "missing", "filled", "since", "meaning")
 	for _, c := range abi.Columns() {
-		d.row(code(c.Name), c.Unit, fmt.Sprint(c.Missing), fmt.Sprint(c.Since), c.Meaning)
+		filled := "yes"
+		if c.NotYet {
+			filled = "not yet"
+		}
+		d.row(code(c.Name), c.Unit, fmt.Sprint(c.Missing), filled, fmt.Sprint(c.Since), c.Meaning)
 	}
-	d.row("`label.<key>`", "id", "0", "0", "id of the worker's label value")
-	d.row("`label_num.<key>`", "number", "0", "0", "the worker's label value read as a number")
+	d.row("`label.<key>`", "id", "0", "yes", "0", "id of the worker's label value")
+	d.row("`label_num.<key>`", "number", "0", "yes", "0", "the worker's label value read as a number")
 }
 
 func fields(d *doc) {
