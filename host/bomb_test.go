@@ -13,14 +13,16 @@ import (
 )
 
 // bomb is many functions, each of nested blocks with branches near the static
-// limits: minutes of compiling.
-func bomb() []byte {
+// limits: a second of compiling for each 40.
+func bomb() []byte { return bombOf(40) }
+
+func bombOf(functions int) []byte {
 	return Guest{Before: func(m *Module) {
 		var body Code
 		for range 900 {
 			body = Block(body, Get(0), BrIf(0), Get(0), I32(1), Op(I32Add), Set(0))
 		}
-		for range 40 {
+		for range functions {
 			m.Func("i", "", "iiiiiiiiiiiiiiii", body)
 		}
 	}}.Bytes()

@@ -6,11 +6,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/routerd/routerd/host"
+	"github.com/routerd/routerd/host/meter"
 )
 
 // Commands that make this binary a process that limits itself and then runs
@@ -25,8 +27,17 @@ const (
 const orphanCommand = "compile-bomb"
 
 func compileBomb(dir string) {
-	if child, err := host.NewChild(); err == nil {
-		_ = child.Compile(context.Background(), bomb(), bomb(), dir)
+	child, err := host.NewChild()
+	if err != nil {
+		return
+	}
+	wasm := bombOf(400)
+	m, err := meter.Decode(wasm, meter.DefaultLimits())
+	if err != nil {
+		return
+	}
+	if metered, err := m.Rewrite(meter.Options{MemoryMaxPages: 64, StartFuel: 10_000, Slice: 10_000}); err == nil {
+		_ = child.Compile(context.Background(), wasm, metered, dir)
 	}
 }
 
@@ -62,23 +73,37 @@ func running(pid string) bool {
 	return err == nil && ok && !strings.HasPrefix(state, "Z") && !strings.HasPrefix(state, "X")
 }
 
+// processorTicks is the time that a process used, in hundredths of a second.
+func processorTicks(pid string) (ticks int) {
+	b, _ := os.ReadFile("/proc/" + pid + "/stat") // 0 when it is gone
+	_, rest, _ := strings.Cut(string(b), ") ")
+	if fields := strings.Fields(rest); len(fields) > 11 {
+		ticks, _ = strconv.Atoi(fields[11])
+	}
+	return ticks
+}
+
 func TestChildEndsWithItsParent(t *testing.T) {
 	cmd := exec.Command(os.Args[0], orphanCommand, t.TempDir())
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	child := childOf(t, cmd.Process.Pid)
-	if !running(child) {
-		t.Fatal("the child ended by itself")
+	for end := time.After(20 * time.Second); processorTicks(child) < 30; { // it has read its input and compiles
+		select {
+		case <-end:
+			t.Fatal("the child does not work")
+		case <-time.After(5 * time.Millisecond):
+		}
 	}
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait() // killed
-	for end := time.After(10 * time.Second); running(child); {
+	for end := time.After(3 * time.Second); running(child); {
 		select {
 		case <-end:
-			t.Fatal("the child still runs 10 s after its parent was killed")
+			t.Fatal("the child still runs 3 s after its parent was killed")
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
