@@ -26,7 +26,7 @@ import (
 
 // engineBlocks is each engine's cache: enough for a third of what the traffic
 // shares and not for all of it, so that it matters who gets which request.
-const engineBlocks = 320
+const engineBlocks = 224
 
 // Model is the model that the demo's engines serve.
 const Model = "demo"

@@ -28,21 +28,17 @@ type screen struct {
 	client   *cli.Client
 	talk     *traffic
 	engines  map[string]string   // base URL by name
-	counts   map[string][]tokens // by name, what the last turns of the screen read
+	counts   map[string][]tokens // by name, what was read in the last window
 }
 
 // tokens are an engine's counts since its start.
 type tokens struct{ queried, cached float64 }
 
-// window is how many turns of the screen the hit rate spans: 10 s of a table.
-const window = 10
+// window is what the hit rate spans.
+const window = 10 * time.Second
 
 func (s *screen) run(ctx context.Context) error {
-	every := lineEvery
-	if s.terminal {
-		every = tableEvery
-	}
-	tick := time.NewTicker(every)
+	tick := time.NewTicker(s.every())
 	defer tick.Stop()
 	for {
 		select {
@@ -54,6 +50,14 @@ func (s *screen) run(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// every is how long the screen stands.
+func (s *screen) every() time.Duration {
+	if s.terminal {
+		return tableEvery
+	}
+	return lineEvery
 }
 
 // partition is what the screen reads of GET /v1/partitions.
@@ -98,14 +102,14 @@ func (s *screen) show(ctx context.Context) error {
 }
 
 // rate is the share of prompt tokens that an engine had cached in the last
-// turns of the screen, by its own count.
+// window, by its own count.
 func (s *screen) rate(ctx context.Context, worker string) string {
 	now, err := s.read(ctx, worker)
 	if err != nil {
 		return "-"
 	}
 	kept := append(s.counts[worker], now)
-	kept = kept[max(0, len(kept)-window-1):]
+	kept = kept[max(0, len(kept)-1-int(window/s.every())):]
 	s.counts[worker] = kept
 	queried := now.queried - kept[0].queried
 	if queried == 0 {
