@@ -41,7 +41,7 @@ func TestSchemasThatWouldKeepTheValidatorBusyAreRefused(t *testing.T) {
 			if le.Code != abi.EManifest || le.Step != host.StepManifest || !strings.Contains(le.Item, tc.text) {
 				t.Errorf("got %v, want E_MANIFEST with %q", le, tc.text)
 			}
-			if took := time.Since(began); took > time.Second {
+			if took := time.Since(began); took > 20*time.Second { // unbounded it takes for ever
 				t.Errorf("took %s", took)
 			}
 		})
