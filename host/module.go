@@ -102,7 +102,11 @@ func parseManifest(m *meter.Module) (*abi.Manifest, error) {
 	if manifest.Minor > hostMinor {
 		return nil, refuse(StepManifest, abi.EABI, fmt.Sprintf("minor version %d of ABI 1", manifest.Minor), fmt.Sprintf("up to %d", hostMinor))
 	}
-	if what, allowed := unsupported(manifest); what != "" {
+	what, allowed := unsupported(manifest)
+	if what == "" {
+		what, allowed = undeclared(manifest)
+	}
+	if what != "" {
 		return nil, refuse(StepManifest, abi.EManifest, clip(what, 200), allowed)
 	}
 	return manifest, nil

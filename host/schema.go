@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -197,4 +200,33 @@ func schemaMessage(err error) string {
 		text = text[i+1:]
 	}
 	return strings.TrimSpace(text)
+}
+
+// undeclared finds a request field config.<pointer> whose first step is no
+// property of the configuration's schema: it would always be 0. A schema that
+// names no properties at its top, or allows others, says nothing about that.
+func undeclared(m *abi.Manifest) (what, allowed string) {
+	var top struct {
+		Properties map[string]json.RawMessage `json:"properties"`
+		Additional json.RawMessage            `json:"additionalProperties"`
+	}
+	if len(m.ConfigSchema) > 0 && json.Unmarshal(m.ConfigSchema, &top) != nil {
+		return "", "" // a schema that is no object is refused where it is compiled
+	}
+	if len(m.ConfigSchema) > 0 && string(top.Additional) != "false" {
+		return "", ""
+	}
+	for _, f := range m.RequestFields {
+		pointer, ok := abi.ConfigPointer(f)
+		if !ok {
+			continue
+		}
+		first, _, _ := strings.Cut(strings.TrimPrefix(pointer, "/"), "/")
+		first = strings.NewReplacer("~1", "/", "~0", "~").Replace(first)
+		if _, ok := top.Properties[first]; !ok {
+			return "request field " + f + ": config_schema has no property " + strconv.Quote(first),
+				"config.<one of " + strings.Join(slices.Sorted(maps.Keys(top.Properties)), ", ") + ">"
+		}
+	}
+	return "", ""
 }

@@ -48,6 +48,22 @@ func TestSchemasThatWouldKeepTheValidatorBusyAreRefused(t *testing.T) {
 	}
 }
 
+func TestConfigFieldsThatTheSchemaDoesNotHaveAreRefused(t *testing.T) {
+	const closed = `,"config_schema":{"properties":{"zone_weight":{"default":1},"a/b":{}},"additionalProperties":false}`
+	for fields, schema := range map[string]string{`["config.zone_wieght"]`: closed, `["config.x"]`: ""} {
+		le := refused(t, newRuntime(t), Guest{Extra: `,"request_fields":` + fields + schema}.Bytes(), "")
+		if le.Code != abi.EManifest || !strings.Contains(le.Item, "config_schema has no property") {
+			t.Errorf("%s: got %v", fields, le)
+		}
+	}
+	for fields, schema := range map[string]string{
+		`["config.zone_weight","config.a~1b","config.zone_weight/deep"]`: closed,
+		`["config.x"]`: `,"config_schema":{"properties":{"y":{}}}`,
+	} {
+		stage(t, newRuntime(t), Guest{Extra: `,"request_fields":` + fields + schema}.Bytes(), "")
+	}
+}
+
 func TestSchemasWithinTheBoundLoad(t *testing.T) {
 	for _, schema := range []string{doubling(10), `{"properties":{"x":{"$ref":"#/$defs/n"},"y":{"$ref":"#/$defs/n"}},"$defs":{"n":{"minimum":1e-300,"maximum":1.7e308}}}`} {
 		stage(t, newRuntime(t), Guest{Extra: `,"config_schema":` + schema}.Bytes(), "")

@@ -108,7 +108,29 @@ func OpenPolicySource(ctx context.Context, rt *Runtime, modules *store.Store, cf
 			return nil, errors.Join(fmt.Errorf("policies.%s: %w", name, err), s.Close())
 		}
 	}
+	if err := s.checkNames(); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
 	return s, nil
+}
+
+// checkNames refuses a configuration that names a policy that nobody has made:
+// its requests could not be routed.
+func (s *PolicySource) checkNames() error {
+	named := map[string]string{"routing.default": s.cfg.Default}
+	for i, r := range s.cfg.Rules {
+		named[fmt.Sprintf("routing.rules[%d].policy", i)] = r.Policy
+	}
+	for model, name := range s.cfg.Models {
+		named["models."+model+".policy"] = name
+	}
+	handles := *s.handles.Load()
+	for _, field := range slices.Sorted(maps.Keys(named)) {
+		if _, ok := handles[named[field]]; !ok {
+			return &fleet.FieldError{Field: field, Value: named[field], Allowed: "a policy with an active revision: " + strings.Join(slices.Sorted(maps.Keys(handles)), ", ")}
+		}
+	}
+	return nil
 }
 
 // restore makes a kept policy again.

@@ -296,7 +296,7 @@ func TestModuleThatNoLongerLoadsRunsTheFallbackAndSaysSo(t *testing.T) {
 
 func TestRulesModelsAndDefault(t *testing.T) {
 	b := openBench(t, t.TempDir(), func(c *host.PolicyConfig) {
-		c.Rules = []host.Rule{{Model: "a", Group: "g", Policy: "p1"}, {Class: "batch", Policy: "p2"}, {Model: "gone", Policy: "missing"}}
+		c.Rules = []host.Rule{{Model: "a", Group: "g", Policy: "p1"}, {Class: "batch", Policy: "p2"}}
 		c.Models = map[string]string{"a": "p2", "b": "p2"}
 		c.Seeds = map[string]policy.Spec{"p1": spec("builtin:least-load"), "p2": spec("builtin:round-robin")}
 	})
@@ -315,8 +315,25 @@ func TestRulesModelsAndDefault(t *testing.T) {
 		}
 		rev.Release()
 	}
-	if _, err := b.source.Resolve(fleet.PartitionKey{Model: "gone"}, ""); !errors.Is(err, host.ErrNoPolicy) || !strings.Contains(err.Error(), "missing") {
-		t.Errorf("a rule with a policy that is not there: got %v", err)
+}
+
+func TestAConfigurationThatNamesNoPolicyIsRefused(t *testing.T) {
+	for field, change := range map[string]func(*host.PolicyConfig){
+		"routing.default":         func(c *host.PolicyConfig) { c.Default = "gone" },
+		"routing.rules[0].policy": func(c *host.PolicyConfig) { c.Rules = []host.Rule{{Model: "m", Policy: "gone"}} },
+		"models.m.policy":         func(c *host.PolicyConfig) { c.Models = map[string]string{"m": "gone"} },
+	} {
+		modules, err := store.Open(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		pc := host.PolicyConfig{Dir: t.TempDir()}
+		change(&pc)
+		_, err = host.OpenPolicySource(t.Context(), newRuntime(t), modules, pc, slog.New(slog.DiscardHandler))
+		var fe *fleet.FieldError
+		if !errors.As(err, &fe) || fe.Field != field || fe.Value != "gone" || !strings.Contains(fe.Allowed, "default") {
+			t.Errorf("%s: got %v", field, err)
+		}
 	}
 }
 

@@ -96,9 +96,9 @@ func (g *meterer) lengthCharge(out []byte, by length) []byte {
 	case lengthPages:
 		over = int64(Fuel1.GrowPerPage)
 	case lengthBytes:
-		limit = Fuel1.BulkMaxBytes
+		limit = uint32(Fuel1.BulkMaxBytes)
 	case lengthElements:
-		limit = Fuel1.BulkMaxElements
+		limit = uint32(Fuel1.BulkMaxElements)
 	}
 	out = appendSigned(append(out, opI64Const), over)
 	out = append(length(out), opI64ExtendU)

@@ -85,16 +85,6 @@ func TestGoldenCosts(t *testing.T) {
 	}
 }
 
-func TestFuel1IsTheScheduleOfTheABI(t *testing.T) {
-	want := meter.Schedule{
-		Name: "fuel/1", Instruction: 1, MemoryAccess: 3, LocalsDivisor: 16, EntryBase: 1, EntryBodyDivisor: 16,
-		GrowPerPage: 4096, BulkBytesDivisor: 16, TablePerElement: 1, BulkMaxBytes: 4194304, BulkMaxElements: 65536,
-	}
-	if meter.Fuel1 != want {
-		t.Errorf("Fuel1 = %+v, want %+v", meter.Fuel1, want)
-	}
-}
-
 func TestGrantCoversDebtsWithinTheRest(t *testing.T) {
 	cases := []struct {
 		left        int64

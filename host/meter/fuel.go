@@ -1,5 +1,7 @@
 package meter
 
+import "github.com/routerd/routerd/plugins/abi"
+
 // Names that the rewrite adds to a module. A guest that uses one of them is refused.
 const (
 	// FuelGlobal is the exported mutable i64 that holds what is left of the current slice.
@@ -12,35 +14,9 @@ const (
 // ManifestSection is the name of the custom section that holds the manifest.
 const ManifestSection = "routerd.manifest"
 
-// Schedule is a price list in fuel.
-type Schedule struct {
-	Name             string
-	Instruction      uint64 // each instruction; else and end are none
-	MemoryAccess     uint64 // more for a load or store, SIMD ones included
-	LocalsDivisor    uint64 // a segment after loop, if, else, end or br_if costs (parameters + locals) / this more
-	EntryBase        uint64 // each function entry
-	EntryBodyDivisor uint64 // plus the original body's bytes / this
-	GrowPerPage      uint64 // memory.grow, per page asked for
-	BulkBytesDivisor uint64 // memory.copy, fill and init: length / this; a power of two
-	TablePerElement  uint64 // table.copy, fill, init and grow, per element
-	BulkMaxBytes     uint32 // a longer memory.copy, fill or init ends the call
-	BulkMaxElements  uint32 // a longer table operation ends the call
-}
-
-// Fuel1 is the schedule fuel/1 (ABI §8). It is a constant in all but syntax.
-var Fuel1 = Schedule{
-	Name:             "fuel/1",
-	Instruction:      1,
-	MemoryAccess:     3,
-	LocalsDivisor:    16,
-	EntryBase:        1,
-	EntryBodyDivisor: 16,
-	GrowPerPage:      4096,
-	BulkBytesDivisor: 16,
-	TablePerElement:  1,
-	BulkMaxBytes:     4 << 20,
-	BulkMaxElements:  65_536,
-}
+// Fuel1 is the schedule fuel/1 (ABI §8), by which everything here is charged.
+// It is a constant in all but syntax.
+var Fuel1 = abi.Fuel1()
 
 // forbidden is charged for an operation that must end the call: more than any budget, and far enough
 // from the ends of i64 that nothing wraps.
