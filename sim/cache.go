@@ -1,9 +1,11 @@
 package sim
 
 import (
+	"cmp"
 	"container/list"
 	"encoding/binary"
 	"slices"
+	"strings"
 )
 
 const tokenBytes = 4
@@ -205,12 +207,13 @@ func (c *cache) usage() float64 {
 	return float64(len(c.blocks)-c.idle.Len()) / float64(c.capacity)
 }
 
-// hashes lists the hashes of all cached blocks, sorted as text.
+// hashes lists the hashes of all cached blocks, sorted as numbers; byte strings
+// are of one length, so that the same order sorts them by their bytes.
 func (c *cache) hashes(form HashForm) []string {
 	list := make([]string, 0, len(c.blocks))
 	for _, b := range c.blocks {
 		list = append(list, b.digest.text(form))
 	}
-	slices.Sort(list)
+	slices.SortFunc(list, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b)) })
 	return list
 }

@@ -26,8 +26,10 @@ func RoundTrip(code []byte) (first, second []byte, n int, err error) {
 
 // Stats are the largest of each limited quantity in a module.
 func Stats(m *Module) map[string]int {
-	s := map[string]int{"functions": len(m.funcs), "data segments": len(m.data), "globals": len(m.globals), "types": len(m.types),
-		"imports": len(m.Imports), "exports": len(m.Exports)}
+	s := map[string]int{
+		"functions": len(m.funcs), "data segments": len(m.data), "globals": len(m.globals), "types": len(m.types),
+		"imports": len(m.Imports), "exports": len(m.Exports),
+	}
 	up := func(k string, v int) { s[k] = max(s[k], v) }
 	for _, d := range m.data {
 		s["data bytes"] += len(d.bytes)

@@ -1,6 +1,7 @@
 package meter_test
 
 import (
+	"errors"
 	"math/rand"
 	"strings"
 	"testing"
@@ -196,7 +197,7 @@ func tryBoth(t *testing.T, wasm []byte) {
 	if err == nil {
 		return
 	}
-	if e, ok := err.(*meter.Error); !ok || e.Item == "" || e.Allowed == "" {
+	if e, ok := errors.AsType[*meter.Error](err); !ok || e.Item == "" || e.Allowed == "" {
 		t.Fatalf("got %#v, want a full *meter.Error", err)
 	}
 }

@@ -35,7 +35,7 @@ func (r *recorder) Register(c prometheus.Collector) error {
 	c.Describe(descs)
 	close(descs)
 	for d := range descs {
-		if m := description.FindStringSubmatch(d.String()); m != nil && strings.HasPrefix(m[1], "routerd_") {
+		if m := description.FindStringSubmatch(d.String()); len(m) > 3 && strings.HasPrefix(m[1], "routerd_") {
 			r.metrics[m[1]] = Metric{m[1], m[2], m[3]}
 		}
 	}

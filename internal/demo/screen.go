@@ -108,8 +108,8 @@ func (s *screen) rate(ctx context.Context, worker string) string {
 	if err != nil {
 		return "-"
 	}
-	kept := append(s.counts[worker], now)
-	kept = kept[max(0, len(kept)-1-int(window/s.every())):]
+	kept := s.counts[worker]
+	kept = append(kept[max(0, len(kept)-int(window/s.every())):], now)
 	s.counts[worker] = kept
 	queried := now.queried - kept[0].queried
 	if queried == 0 {
