@@ -178,7 +178,7 @@ func (h *holder) list() []string {
 	for x := range h.hashes {
 		list = append(list, x)
 	}
-	slices.Sort(list)
+	slices.SortFunc(list, byNumber)
 	return list
 }
 
