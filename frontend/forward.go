@@ -37,6 +37,7 @@ func (s *Server) forward(x *exchange, sel *core.Selection) (again bool, err erro
 		}
 		return s.mayRetry(x, err), err
 	}
+	x.head, x.ended, x.readErr = nil, false, nil // of a refusal that was kept
 	x.body, x.status = body, resp.StatusCode()
 	s.core.Reached(sel.Worker.ID)
 	x.dress(sel)
