@@ -3,7 +3,6 @@ package fleet
 import (
 	"fmt"
 	"maps"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -193,75 +192,4 @@ func checkName(field, v string) error {
 		}
 	}
 	return nil
-}
-
-// NormaliseURL checks the base URL of a worker and gives it one spelling:
-// lower-case scheme and host, no trailing slash, so that a request path can be
-// appended. User names, queries and fragments are refused.
-func NormaliseURL(raw string) (string, error) {
-	refuse := func(allowed string) (string, error) {
-		return "", &FieldError{Field: "url", Value: withoutUser(raw), Allowed: allowed}
-	}
-	u, err := url.Parse(raw)
-	switch {
-	case err != nil || u.Host == "" || u.Opaque != "":
-		return refuse("http://HOST:PORT, an IPv6 host in brackets")
-	case u.Scheme != "http":
-		return refuse("scheme http")
-	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return refuse("no user name, query or fragment")
-	case strings.Contains(u.Hostname(), ":") != strings.HasPrefix(u.Host, "["):
-		return refuse("an IPv6 host in brackets, as in http://[::1]:8001")
-	}
-	if p := u.Port(); p != "" {
-		if n, err := strconv.Atoi(p); err != nil || n < 1 || n > 65535 {
-			return refuse("a port from 1 to 65535")
-		}
-	} else if strings.HasSuffix(u.Host, ":") {
-		return refuse("a port from 1 to 65535")
-	}
-	return "http://" + strings.ToLower(u.Host) + strings.TrimRight(u.EscapedPath(), "/"), nil
-}
-
-// withoutUser cuts what stands before an @, so that an error repeats no
-// password, also of a URL that cannot be parsed.
-func withoutUser(raw string) string {
-	at := strings.LastIndexByte(raw, '@')
-	if at < 0 {
-		return raw
-	}
-	scheme, _, ok := strings.Cut(raw[:at], "://")
-	if !ok {
-		scheme = "…"
-	}
-	return scheme + "://…" + raw[at:]
-}
-
-func checkEndpoint(field, v string) error {
-	bad := &FieldError{Field: field, Value: withoutUser(v), Allowed: "tcp://HOST:PORT, ipc://PATH or inproc://NAME, at most 256 bytes"}
-	if len(v) > MaxNameBytes {
-		return bad
-	}
-	scheme, rest, ok := strings.Cut(v, "://")
-	if !ok || rest == "" {
-		return bad
-	}
-	switch scheme {
-	case "ipc", "inproc":
-		return nil
-	case "tcp":
-		u, err := url.Parse(v)
-		if err != nil || u.Hostname() == "" || u.Port() == "" || u.Path != "" || u.User != nil {
-			return bad
-		}
-		if strings.Contains(u.Hostname(), ":") != strings.HasPrefix(u.Host, "[") {
-			return bad
-		}
-		if n, err := strconv.Atoi(u.Port()); err != nil || n < 1 || n > 65535 {
-			return bad
-		}
-		return nil
-	default:
-		return bad
-	}
 }

@@ -1,0 +1,136 @@
+package fleet
+
+import (
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// maxHostBytes is the longest host name that DNS knows.
+const maxHostBytes = 253
+
+// NormaliseURL checks the base URL of a worker, http://HOST[:PORT][/PATH], and
+// gives it one spelling, to which a request path can be appended: lower-case
+// scheme and host, the port always and without leading zeros, no trailing
+// slash. Two URLs of one endpoint become equal text. User names, queries,
+// fragments and empty or dot segments of the path are refused.
+func NormaliseURL(raw string) (string, error) {
+	refuse := func(allowed string) (string, error) {
+		return "", &FieldError{Field: "url", Value: withoutUser(raw), Allowed: allowed}
+	}
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil || u.Host == "" || u.Opaque != "":
+		return refuse("http://HOST:PORT, an IPv6 host in brackets")
+	case u.Scheme != "http":
+		return refuse("scheme http")
+	case u.User != nil || strings.ContainsAny(raw, "?#"):
+		return refuse("no user name, query or fragment")
+	}
+	host, allowed := normaliseHost(u.Hostname(), strings.HasPrefix(u.Host, "["))
+	if allowed != "" {
+		return refuse(allowed)
+	}
+	port := uint64(80)
+	if p := u.Port(); p != "" || strings.HasSuffix(u.Host, ":") {
+		if port, err = strconv.ParseUint(p, 10, 16); err != nil || port == 0 {
+			return refuse("a port from 1 to 65535")
+		}
+	}
+	path := strings.TrimRight(u.EscapedPath(), "/")
+	if !plainPath(path) {
+		return refuse("a path without empty or dot segments")
+	}
+	if strings.Contains(host, ":") {
+		host = "[" + strings.Replace(host, "%", "%25", 1) + "]"
+	}
+	return "http://" + host + ":" + strconv.FormatUint(port, 10) + path, nil
+}
+
+// plainPath tells whether no segment of an escaped path is empty or stands for
+// this or the parent folder, however it is written.
+func plainPath(path string) bool {
+	if path == "" {
+		return true
+	}
+	for seg := range strings.SplitSeq(path[1:], "/") {
+		if text, err := url.PathUnescape(seg); err != nil || text == "" || text == "." || text == ".." {
+			return false
+		}
+	}
+	return true
+}
+
+// normaliseHost returns the one spelling of a host, or what is allowed.
+func normaliseHost(host string, bracketed bool) (canonical, allowed string) {
+	if bracketed {
+		ip, err := netip.ParseAddr(host)
+		if err != nil || !ip.Is6() || !hostText(ip.Zone()) {
+			return "", "an IPv6 address in the brackets, as in http://[::1]:8001"
+		}
+		return ip.String(), ""
+	}
+	if host == "" || len(host) > maxHostBytes {
+		return "", "a host of 1 to 253 bytes"
+	}
+	if !hostText(host) {
+		return "", "a host of letters, digits, '-', '_' and '.'; an IPv6 host in brackets, as in http://[::1]:8001"
+	}
+	return strings.ToLower(host), ""
+}
+
+// hostText tells whether text holds only what a host name may.
+func hostText(text string) bool {
+	for _, c := range []byte(text) {
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '.', c == '_':
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// withoutUser cuts what stands before an @, so that an error repeats no
+// password, also of a URL that cannot be parsed.
+func withoutUser(raw string) string {
+	at := strings.LastIndexByte(raw, '@')
+	if at < 0 {
+		return raw
+	}
+	scheme, _, ok := strings.Cut(raw[:at], "://")
+	if !ok {
+		scheme = "…"
+	}
+	return scheme + "://…" + raw[at:]
+}
+
+func checkEndpoint(field, v string) error {
+	bad := &FieldError{Field: field, Value: withoutUser(v), Allowed: "tcp://HOST:PORT, ipc://PATH or inproc://NAME, at most 256 bytes"}
+	if len(v) > MaxNameBytes {
+		return bad
+	}
+	scheme, rest, ok := strings.Cut(v, "://")
+	if !ok || rest == "" {
+		return bad
+	}
+	switch scheme {
+	case "ipc", "inproc":
+		return nil
+	case "tcp":
+		u, err := url.Parse(v)
+		if err != nil || u.Hostname() == "" || u.Port() == "" || u.Path != "" || u.User != nil {
+			return bad
+		}
+		if strings.Contains(u.Hostname(), ":") != strings.HasPrefix(u.Host, "[") {
+			return bad
+		}
+		if n, err := strconv.Atoi(u.Port()); err != nil || n < 1 || n > 65535 {
+			return bad
+		}
+		return nil
+	default:
+		return bad
+	}
+}
