@@ -106,31 +106,33 @@ func withoutUser(raw string) string {
 	return scheme + "://…" + raw[at:]
 }
 
-func checkEndpoint(field, v string) error {
-	bad := &FieldError{Field: field, Value: withoutUser(v), Allowed: "tcp://HOST:PORT, ipc://PATH or inproc://NAME, at most 256 bytes"}
-	if len(v) > MaxNameBytes {
-		return bad
+// checkEndpoint refuses what a ZMQ socket cannot connect to, and forms of ZMQ
+// that mean more than one peer.
+func checkEndpoint(field, endpoint string) error {
+	if !reachable(endpoint) {
+		return &FieldError{Field: field, Value: withoutUser(endpoint), Allowed: "tcp://HOST:PORT or ipc://PATH, at most 256 bytes, without '?' and ';'"}
 	}
-	scheme, rest, ok := strings.Cut(v, "://")
-	if !ok || rest == "" {
-		return bad
+	return nil
+}
+
+func reachable(endpoint string) bool {
+	if checkName("", endpoint) != nil || strings.ContainsAny(endpoint, "?;") {
+		return false
 	}
-	switch scheme {
-	case "ipc", "inproc":
-		return nil
-	case "tcp":
-		u, err := url.Parse(v)
-		if err != nil || u.Hostname() == "" || u.Port() == "" || u.Path != "" || u.User != nil {
-			return bad
-		}
-		if strings.Contains(u.Hostname(), ":") != strings.HasPrefix(u.Host, "[") {
-			return bad
-		}
-		if n, err := strconv.Atoi(u.Port()); err != nil || n < 1 || n > 65535 {
-			return bad
-		}
-		return nil
-	default:
-		return bad
+	if path, ok := strings.CutPrefix(endpoint, "ipc://"); ok {
+		return path != ""
 	}
+	address, ok := strings.CutPrefix(endpoint, "tcp://")
+	colon := strings.LastIndexByte(address, ':')
+	if !ok || colon < 0 {
+		return false
+	}
+	host := address[:colon]
+	inner, opened := strings.CutPrefix(host, "[")
+	inner, closed := strings.CutSuffix(inner, "]")
+	if _, allowed := normaliseHost(inner, opened); opened != closed || allowed != "" {
+		return false
+	}
+	n, err := strconv.ParseUint(address[colon+1:], 10, 16)
+	return err == nil && n > 0
 }

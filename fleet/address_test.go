@@ -70,3 +70,31 @@ func FuzzEveryNormalURLCanBeDialled(f *testing.F) {
 		}
 	})
 }
+
+func TestEndpointsThatNobodyCanSubscribeToAreRefused(t *testing.T) {
+	for _, endpoint := range []string{
+		"", "x", "tcp://", "ipc://", "inproc://x", "udp://127.0.0.1:1", "TCP://127.0.0.1:1", "tcp://127.0.0.1", "tcp://127.0.0.1:", "tcp://127.0.0.1:x",
+		"tcp://127.0.0.1:0", "tcp://127.0.0.1:65536", "tcp://127.0.0.1:+1", "tcp://:5", "tcp://*:5", "tcp://::1:5", "tcp://[::1]", "tcp://[127.0.0.1]:5", "tcp://[::1:5",
+		"tcp://127.0.0.1:5/", "tcp://127.0.0.1:5#x", "tcp://127.0.0.1:5?x", "tcp://127.0.0.1:6;127.0.0.1:5", "tcp://user@127.0.0.1:5",
+		"ipc:///tmp/a?b", "ipc:///tmp/a;b", "ipc:///tmp/a\x00b", "ipc:///tmp/a\nb", "ipc:///" + strings.Repeat("a", 256),
+	} {
+		r := fleet.Record{ID: 1, URL: "http://127.0.0.1:1", KVEvents: map[int]string{0: endpoint}}
+		_, err := r.Normalised()
+		if fe, ok := errors.AsType[*fleet.FieldError](err); !ok || fe.Field != "kv_events.0" || !strings.HasPrefix(fe.Allowed, "tcp://HOST:PORT or ipc://PATH") {
+			t.Errorf("%q: got %v", endpoint, err)
+		}
+		r.KVEvents, r.Replay = nil, r.KVEvents
+		if _, err := r.Normalised(); err == nil {
+			t.Errorf("%q was accepted for replay", endpoint)
+		}
+	}
+}
+
+func TestEndpointsOfPublishersAreTaken(t *testing.T) {
+	for _, endpoint := range []string{"tcp://127.0.0.1:5557", "tcp://[::1]:5557", "tcp://[fe80::1%eth0]:5557", "tcp://engine-0.example:5557", "ipc:///tmp/kv.sock", "ipc://@abstract"} {
+		r := fleet.Record{ID: 1, URL: "http://127.0.0.1:1", KVEvents: map[int]string{0: endpoint}, Replay: map[int]string{0: endpoint}}
+		if _, err := r.Normalised(); err != nil {
+			t.Error(err)
+		}
+	}
+}
