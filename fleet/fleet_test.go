@@ -79,6 +79,14 @@ func TestRecordsOutOfRangeNameTheField(t *testing.T) {
 		{"name", func(r *fleet.Record) { r.Name = strings.Repeat("n", 257) }},
 		{"name", func(r *fleet.Record) { r.Name = "a\nb" }},
 		{"name", func(r *fleet.Record) { r.Name = "a\xffb" }},
+		{"name", func(r *fleet.Record) { r.Name = "2" }},
+		{"name", func(r *fleet.Record) { r.ID, r.Name = 0, "7" }},
+		{"name", func(r *fleet.Record) { r.Name = "01" }},
+		{"name", func(r *fleet.Record) { r.Name = "99999999999999999999999" }},
+		{"name", func(r *fleet.Record) { r.Name = "a,b" }},
+		{"name", func(r *fleet.Record) { r.Name = "a;rank=1" }},
+		{"name", func(r *fleet.Record) { r.Name = " a" }},
+		{"name", func(r *fleet.Record) { r.Name = "a\u00a0" }},
 		{"url", func(r *fleet.Record) { r.URL = "" }},
 		{"url", func(r *fleet.Record) { r.URL = "127.0.0.1:8000" }},
 		{"url", func(r *fleet.Record) { r.URL = "https://127.0.0.1:8000" }},
@@ -99,6 +107,7 @@ func TestRecordsOutOfRangeNameTheField(t *testing.T) {
 		{"replay.0", func(r *fleet.Record) { r.Replay = map[int]string{0: "udp://127.0.0.1:1"} }},
 		{"adapters[0].name", func(r *fleet.Record) { r.Adapters = []fleet.Adapter{{}} }},
 		{"adapters[1].name", func(r *fleet.Record) { r.Adapters = []fleet.Adapter{{Name: "a"}, {Name: "a"}} }},
+		{"adapters[1].id", func(r *fleet.Record) { r.Adapters = []fleet.Adapter{{Name: "a", ID: 4}, {Name: "b", ID: 4}} }},
 		{"taints[0]", func(r *fleet.Record) { r.Taints = []string{""} }},
 		{"labels.zone", func(r *fleet.Record) { r.Labels = map[string]string{"zone": strings.Repeat("z", 257)} }},
 	} {
@@ -111,6 +120,22 @@ func TestRecordsOutOfRangeNameTheField(t *testing.T) {
 		} else if strings.Contains(err.Error(), "secret") {
 			t.Errorf("the error repeats a password: %v", err)
 		}
+	}
+}
+
+func TestNamesThatAHeaderCanHoldAreTaken(t *testing.T) {
+	for _, r := range []fleet.Record{{ID: 7, Name: "7"}, {Name: "rack/4"}, {Name: "7b"}, {Name: "-7"}, {Name: "a b"}, {Name: "größe=1"}} {
+		r.URL = "http://127.0.0.1:1"
+		if _, err := r.Normalised(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestAdaptersWithoutANumberMayBeMany(t *testing.T) {
+	r := fleet.Record{ID: 1, URL: "http://127.0.0.1:1", Adapters: []fleet.Adapter{{Name: "a"}, {Name: "b"}, {Name: "c", ID: 1}}}
+	if _, err := r.Normalised(); err != nil {
+		t.Error(err)
 	}
 }
 

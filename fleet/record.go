@@ -115,6 +115,9 @@ func (r Record) check() error {
 			return err
 		}
 	}
+	if err := r.checkHeaderName(); err != nil {
+		return err
+	}
 	if !slices.Contains(Engines(), r.Engine) {
 		return &FieldError{Field: "engine", Value: r.Engine, Allowed: strings.Join(Engines(), ", ")}
 	}
@@ -155,16 +158,8 @@ func (r Record) checkParts() error {
 			}
 		}
 	}
-	seen := map[string]bool{r.Model: true}
-	for i, a := range r.Adapters {
-		field := fmt.Sprintf("adapters[%d].name", i)
-		if err := checkName(field, a.Name); err != nil {
-			return err
-		}
-		if seen[a.Name] {
-			return &FieldError{Field: field, Value: a.Name, Allowed: "a name that the record does not use yet"}
-		}
-		seen[a.Name] = true
+	if err := r.checkAdapters(); err != nil {
+		return err
 	}
 	for _, k := range slices.Sorted(maps.Keys(r.Labels)) {
 		if err := checkName("labels key", k); err != nil {
@@ -178,6 +173,37 @@ func (r Record) checkParts() error {
 		if err := checkName(fmt.Sprintf("taints[%d]", i), t); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+func (r Record) checkAdapters() error {
+	names, ids := map[string]bool{r.Model: true}, map[int64]bool{}
+	for i, a := range r.Adapters {
+		field := fmt.Sprintf("adapters[%d].name", i)
+		if err := checkName(field, a.Name); err != nil {
+			return err
+		}
+		if names[a.Name] {
+			return &FieldError{Field: field, Value: a.Name, Allowed: "a name that the record does not use yet"}
+		}
+		if a.ID != 0 && ids[a.ID] {
+			return &FieldError{Field: fmt.Sprintf("adapters[%d].id", i), Value: strconv.FormatInt(a.ID, 10), Allowed: "a number that the record does not use yet, or 0 for unknown"}
+		}
+		names[a.Name], ids[a.ID] = true, true
+	}
+	return nil
+}
+
+// checkHeaderName refuses worker names that a request header could not mean:
+// a list is split at commas, a pin at its semicolon, blanks around are cut, and
+// a number is an id.
+func (r Record) checkHeaderName() error {
+	switch {
+	case strings.ContainsAny(r.Name, ",;") || strings.TrimSpace(r.Name) != r.Name:
+		return &FieldError{Field: "name", Value: r.Name, Allowed: "a name without commas, semicolons and blanks around it"}
+	case strings.Trim(r.Name, "0123456789") == "" && r.Name != r.ID.String():
+		return &FieldError{Field: "name", Value: r.Name, Allowed: "a number only when it is the worker's id"}
 	}
 	return nil
 }
