@@ -11,6 +11,8 @@
 //   - A number that falls to 0 or 1 with another payload, or after a reconnect any number not above the last applied,
 //     means that the engine restarted: the state is cleared and replayed. After a reconnect the last applied number is
 //     asked for and its payload compared. A single older number is a late duplicate.
+//   - The replay of a restart that soon follows another waits for a growing delay, and after some tries in a row an answer
+//     that contradicts the live messages stands. Meanwhile and after that the stream is degraded.
 //   - A gap is replayed from the first missing number. When an answer is incomplete the stream goes on without what is
 //     missing, and asks again after a growing delay. Such a later answer is only used once it reaches the last applied
 //     number: since events set and reset membership, applying that whole stretch once more in order gives the true state.

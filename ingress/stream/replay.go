@@ -20,6 +20,17 @@ func (s *Stream) ask(why purpose, from uint64, now time.Time) {
 	s.port.Ask(from)
 }
 
+// askRestart starts the replay of an engine that came back, and holds the next one back: a restart that soon follows
+// another is more likely a publisher that contradicts itself.
+func (s *Stream) askRestart(now time.Time) {
+	if now.After(s.calmAt.Add(s.cfg.RetryMax)) {
+		s.restarts = 0
+	}
+	s.restarts++
+	s.calmAt = now.Add(backoff(s.cfg, s.restarts))
+	s.ask(restart, 0, now)
+}
+
 // Answer reports a message of the running replay. The stream keeps payload.
 func (s *Stream) Answer(seq uint64, payload []byte, now time.Time) {
 	if s.asking == idle {
@@ -50,7 +61,7 @@ func (s *Stream) verify(seq uint64, payload []byte, now time.Time) {
 		return
 	}
 	s.forget()
-	s.ask(restart, 0, now)
+	s.askRestart(now)
 }
 
 // replayed handles an answer that goes straight into the state.
@@ -85,7 +96,7 @@ func (s *Stream) collect(seq uint64, payload []byte, now time.Time) {
 	}
 	if same, known := s.kept.equal(seq, payload); known && !same {
 		s.forget()
-		s.ask(restart, 0, now)
+		s.askRestart(now)
 		return
 	}
 	s.refeed = append(s.refeed, message{seq, payload})
@@ -103,7 +114,7 @@ func (s *Stream) AnswerEnd(now time.Time) {
 	case idle:
 	case verify:
 		s.forget()
-		s.ask(restart, 0, now)
+		s.askRestart(now)
 	case repair:
 		s.endCollect(now)
 	default:
@@ -187,7 +198,7 @@ func (s *Stream) done(now time.Time) {
 	} else {
 		s.retryAt = now.Add(backoff(s.cfg, s.tries)) // passed over before this replay
 	}
-	s.flush(now)
+	s.flush(was, now)
 }
 
 // endRepair forgets that anything was passed over.
@@ -225,7 +236,7 @@ func (s *Stream) fail(why Result, now time.Time) {
 		s.retryAt = now.Add(backoff(s.cfg, s.tries))
 	}
 	s.passing = true
-	s.flush(now)
+	s.flush(was, now)
 	s.passing = false
 }
 
@@ -277,14 +288,16 @@ func (s *Stream) passOver(from uint64) {
 	}
 }
 
-// flush hands on the live messages that waited for a replay.
-func (s *Stream) flush(now time.Time) {
+// flush hands on the live messages that waited for a replay of a purpose.
+func (s *Stream) flush(was purpose, now time.Time) {
 	waiting := s.live
 	s.live, s.liveBytes = nil, 0
 	for _, m := range waiting[s.covered(waiting):] {
 		switch {
 		case s.asking != idle:
 			s.wait(m.seq, m.payload)
+		case s.has && was == restart && s.foreign(m):
+			s.dispute(m)
 		case s.has && m.seq <= s.last && !s.foreign(m):
 		default:
 			s.take(m.seq, m.payload, now)
@@ -309,4 +322,15 @@ func (s *Stream) covered(waiting []message) int {
 func (s *Stream) foreign(m message) bool {
 	same, known := s.kept.equal(m.seq, m.payload)
 	return m.seq <= 1 && known && !same
+}
+
+// dispute handles a first message that waited for the replay of a restart and is not what that replay brought. Asking
+// again at once would bring the same again; after some tries the answer stands, and the stream is degraded.
+func (s *Stream) dispute(m message) {
+	if s.restarts < s.cfg.Tries {
+		s.doubt = &m
+		return
+	}
+	s.counts.Duplicates++
+	s.lose(s.last, LossDoubt)
 }

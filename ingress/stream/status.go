@@ -80,6 +80,8 @@ const (
 	LossGap        = "gap"
 	LossReconnect  = "reconnect_without_replay"
 	LossJoinedLate = "joined_late"
+	// LossDoubt is a publisher whose live messages and replays contradict each other, or one that restarts too often.
+	LossDoubt = "restart_in_doubt"
 )
 
 // Counts are totals since the stream was made.
@@ -113,9 +115,12 @@ func (s *Stream) Status() Status {
 	st := Status{State: s.state(), LastSeq: s.last, Seen: s.has, Counts: s.counts, Reason: s.loss}
 	unverified := s.suspect && !s.retryAt.IsZero()
 	fresh := s.asking == join || s.asking == restart
-	st.Trusted = s.complete && !fresh && !s.missing && s.loss == "" && !unverified
+	st.Trusted = s.complete && !fresh && !s.missing && s.loss == "" && s.doubt == nil && !unverified
 	if st.Reason == "" && (s.missing || unverified) {
 		st.Reason = s.counts.LastFailure.String()
+	}
+	if st.Reason == "" && s.doubt != nil {
+		st.Reason = LossDoubt
 	}
 	return st
 }
@@ -136,7 +141,7 @@ func (s *Stream) state() State {
 		return Resync
 	}
 	switch {
-	case s.missing || s.loss != "" || s.suspect:
+	case s.missing || s.loss != "" || s.suspect || s.doubt != nil:
 		return Degraded
 	case !s.complete:
 		return Unsynced

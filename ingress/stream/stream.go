@@ -95,6 +95,10 @@ type Stream struct {
 	olderSeq uint64 // the last older number whose payload was not known
 	olderSet bool
 
+	restarts int       // replays of restarts, each soon after the one before
+	calmAt   time.Time // when the next one may be asked for
+	doubt    *message  // a message that waits for calmAt to be taken for a restart
+
 	counts Counts
 }
 
@@ -152,6 +156,8 @@ func (s *Stream) Tick(now time.Time) {
 		s.fail(s.silence(), now)
 	case s.asking == idle && !s.retryAt.IsZero() && !now.Before(s.retryAt):
 		s.retry(now)
+	case s.asking == idle && s.doubt != nil && !now.Before(s.calmAt):
+		s.restarted(s.doubt.seq, s.doubt.payload, now)
 	}
 }
 
@@ -159,6 +165,9 @@ func (s *Stream) Tick(now time.Time) {
 func (s *Stream) Deadline() time.Time {
 	if s.asking != idle {
 		return s.deadline
+	}
+	if s.doubt != nil && (s.retryAt.IsZero() || s.calmAt.Before(s.retryAt)) {
+		return s.calmAt
 	}
 	return s.retryAt
 }
@@ -237,12 +246,16 @@ func (s *Stream) older(seq uint64, payload []byte, now time.Time) {
 	s.counts.Duplicates++
 }
 
-// restarted begins anew with a message of the engine that came back.
+// restarted begins anew with a message of the engine that came back, or later if it came back just before.
 func (s *Stream) restarted(seq uint64, payload []byte, now time.Time) {
+	if s.replay && now.Before(s.calmAt) {
+		s.doubt = &message{seq, payload}
+		return
+	}
 	s.forget()
 	if s.replay {
 		s.wait(seq, payload)
-		s.ask(restart, 0, now)
+		s.askRestart(now)
 		return
 	}
 	s.take(seq, payload, now)
@@ -255,7 +268,7 @@ func (s *Stream) forget() {
 	s.has, s.last, s.noted, s.kept = false, 0, 0, digests{}
 	s.complete, s.suspect = false, false
 	s.loss, s.lossSeq = "", 0
-	s.olderSet = false
+	s.olderSet, s.doubt = false, nil
 	s.endRepair()
 }
 
