@@ -3,7 +3,6 @@ package catalog
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,62 +13,135 @@ import (
 	"github.com/routerd/routerd/fleet"
 )
 
-// bringAll tries to make workers ready, each partition on its own goroutine:
-// the slow policy of one delays no other.
-func (r *Reconciler) bringAll(ctx context.Context, ids []fleet.WorkerID) {
-	byPartition := map[fleet.PartitionKey][]fleet.WorkerID{}
-	r.mu.Lock()
-	for _, id := range ids {
-		if e := r.entries[id]; e != nil {
-			byPartition[e.want.Partition()] = append(byPartition[e.want.Partition()], id)
-		}
-	}
-	r.mu.Unlock()
-	var all sync.WaitGroup
-	for _, group := range byPartition {
-		all.Go(func() {
-			for _, id := range group {
-				r.bring(ctx, id)
-			}
-		})
-	}
-	all.Wait()
+// maxProbes bounds how many engines are asked at once.
+const maxProbes = 256
+
+// orderFor is how long a worker waits for those of lower ids that are probed
+// together with it, so that which one fixes the partition's block size does not
+// depend on chance.
+const orderFor = 100 * time.Millisecond
+
+// attempt is one try to make a worker ready as it is wanted in that round.
+type attempt struct {
+	entry *entry
+	want  fleet.Record
+	round uint64
+	done  chan struct{} // closed when it ended
+
+	blockSize int
+	err       error
 }
 
-// bring prepares one worker with no lock held and commits it if it is still
-// wanted as it was.
-func (r *Reconciler) bring(ctx context.Context, id fleet.WorkerID) {
-	r.mu.Lock()
-	e := r.entries[id]
-	if e == nil {
-		r.mu.Unlock()
-		return
+// Bring tries once to make the workers ready, all at the same time, and waits
+// for it. A worker that another call tries already is not tried twice. When ctx
+// ends first, Run goes on with what was not told.
+func (r *Reconciler) Bring(ctx context.Context, ids ...fleet.WorkerID) {
+	mine, others := r.claim(ids)
+	var all sync.WaitGroup
+	for _, group := range mine {
+		all.Go(func() { r.bringTogether(ctx, group) })
 	}
-	want, round := e.want, e.round
-	r.mu.Unlock()
+	all.Wait()
+	for _, done := range others {
+		select {
+		case <-done:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
 
-	blockSize, err := r.prepare(ctx, want)
+// claim begins the attempts by partition and returns the ends of those that
+// run already.
+func (r *Reconciler) claim(ids []fleet.WorkerID) (mine map[fleet.PartitionKey][]*attempt, others []<-chan struct{}) {
+	mine = map[fleet.PartitionKey][]*attempt{}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, id := range slices.Sorted(slices.Values(ids)) {
+		e := r.entries[id]
+		switch {
+		case e == nil:
+		case e.tried():
+			others = append(others, e.attempt.done)
+		default:
+			e.attempt = &attempt{entry: e, want: e.want, round: e.round, done: make(chan struct{})}
+			key := e.want.Partition()
+			mine[key] = append(mine[key], e.attempt)
+		}
+	}
+	return mine, others
+}
 
+// bringTogether asks all engines of a partition at once and hands the answers
+// on one after another: for a short while by id, then as they come, so that a
+// silent engine delays no other.
+func (r *Reconciler) bringTogether(ctx context.Context, group []*attempt) {
+	answers := make(chan *attempt, len(group))
+	for _, a := range group {
+		go func() {
+			a.blockSize, a.err = r.blockSize(ctx, a.want)
+			answers <- a
+		}()
+	}
+	late := time.NewTimer(orderFor)
+	defer late.Stop()
+	ordered, answered := true, map[*attempt]bool{}
+	for len(group) > 0 {
+		select {
+		case a := <-answers:
+			answered[a] = true
+		case <-late.C:
+			ordered = false
+		}
+		var silent []*attempt
+		for _, a := range group {
+			if !answered[a] || ordered && len(silent) > 0 {
+				silent = append(silent, a)
+				continue
+			}
+			r.finish(ctx, a)
+		}
+		group = silent
+	}
+}
+
+// finish prepares the partition with no lock held and commits the worker if it
+// is still wanted as it was.
+func (r *Reconciler) finish(ctx context.Context, a *attempt) {
+	defer r.end(a)
+	e, want, err := a.entry, a.want, a.err
+	if err == nil {
+		err = r.prepare(ctx, want, a.blockSize)
+	}
 	e.op.Lock()
 	defer e.op.Unlock()
-	if !r.current(e, round) || errors.Is(err, context.Canceled) {
-		return // withdrawn or changed meanwhile: whoever did that goes on
+	if !r.current(e, a.round) || err != nil && ctx.Err() != nil {
+		return // withdrawn, changed or given up meanwhile: whoever did that, or Run, goes on
 	}
 	if err == nil {
-		err = r.commit(e, want, blockSize)
+		err = r.commit(e, want, a.blockSize)
 	}
 	if err != nil {
 		r.uncommit(e, want.ID)
 		r.unlisten(e, nil)
-		if _, changed := r.settle(e, core.Incomplete, []string{err.Error()}); changed {
+		if _, changed := r.settle(a, core.Incomplete, []string{err.Error()}); changed {
 			r.log.Warn("worker incomplete; it is tried again", "worker", want.Name, "err", err)
 		}
 		return
 	}
-	reasons := r.listen(e, want, blockSize)
-	if was, changed := r.settle(e, core.Ready, reasons); was != core.Ready || changed {
+	reasons := r.listen(e, want, a.blockSize)
+	if was, changed := r.settle(a, core.Ready, reasons); was != core.Ready || changed {
 		r.log.Info("worker ready", "worker", want.Name, "partition", want.Partition().String(), "reasons", reasons)
 	}
+}
+
+func (r *Reconciler) end(a *attempt) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if a.entry.attempt == a {
+		a.entry.attempt = nil
+	}
+	close(a.done)
 }
 
 func (r *Reconciler) current(e *entry, round uint64) bool {
@@ -80,11 +152,16 @@ func (r *Reconciler) current(e *entry, round uint64) bool {
 
 // settle shows the outcome of an attempt and plans the next one. changed tells
 // that the reasons are others than before.
-func (r *Reconciler) settle(e *entry, lifecycle core.Lifecycle, reasons []string) (was core.Lifecycle, changed bool) {
+func (r *Reconciler) settle(a *attempt, lifecycle core.Lifecycle, reasons []string) (was core.Lifecycle, changed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	e := a.entry
 	was, changed = e.lifecycle, !slices.Equal(e.reasons, reasons)
 	e.lifecycle, e.reasons = lifecycle, reasons
+	if e.round != a.round {
+		return was, changed // changed a moment ago: the next attempt is due at once
+	}
+	e.pending = false
 	if len(reasons) == 0 {
 		e.failures = 0
 		return was, changed
@@ -94,16 +171,12 @@ func (r *Reconciler) settle(e *entry, lifecycle core.Lifecycle, reasons []string
 	return was, changed
 }
 
-// prepare finds the block size and has the partition built.
-func (r *Reconciler) prepare(ctx context.Context, want fleet.Record) (blockSize int, err error) {
-	blockSize, err = r.blockSize(ctx, want)
-	if err != nil {
-		return 0, err
-	}
+// prepare has the partition built.
+func (r *Reconciler) prepare(ctx context.Context, want fleet.Record, blockSize int) error {
 	if err := r.core.Prepare(ctx, want.Partition(), blockSize); err != nil {
-		return 0, fmt.Errorf("prepare partition %s: %w", want.Partition(), err)
+		return fmt.Errorf("prepare partition %s: %w", want.Partition(), err)
 	}
-	return blockSize, nil
+	return nil
 }
 
 // mismatchError is a block size that contradicts another.
@@ -124,6 +197,12 @@ func (r *Reconciler) blockSize(ctx context.Context, want fleet.Record) (int, err
 		return configured, nil
 	case want.BlockSize != 0:
 		return want.BlockSize, nil
+	}
+	select {
+	case r.probes <- struct{}{}:
+		defer func() { <-r.probes }()
+	case <-ctx.Done():
+		return 0, fmt.Errorf("block_size_unknown: not configured, and the engine was not asked: %w", context.Cause(ctx))
 	}
 	probed, err := r.sizes.Probe(ctx, want.URL)
 	if err != nil {

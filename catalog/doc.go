@@ -9,9 +9,11 @@
 // routed to yet is listed as incomplete with its reasons and tried again with
 // growing pauses; a source that is lost keeps its last list.
 //
-// Run owns the goroutine that retries; Apply works on the caller's goroutine.
-// Locks: one per source → Reconciler.planning → entry.op → Reconciler.mu. The core
-// and the listeners are called under the first three, never under mu.
+// Run owns the goroutines that retry; Bring and Apply own theirs and wait for
+// them. No lock is held while an engine is asked or a partition is prepared, so
+// that a silent engine delays no worker but its own. Locks: Reconciler.planning →
+// entry.op → Reconciler.mu. The core and the listeners are called under the first
+// two, never under mu.
 //
 //	r := catalog.New(core, listeners, sizes, log)
 //	go r.Run(ctx)

@@ -22,9 +22,7 @@ type Reconciler struct {
 	listeners Listeners
 	sizes     BlockSizes
 	log       *slog.Logger
-
-	// sources serialises the lists of one source; two sources work in parallel.
-	sources sync.Map // source name → *sync.Mutex
+	probes    chan struct{} // holds one for each engine that is asked
 
 	// planning is held from the check of a list to the end of its withdrawals, so
 	// that a worker that one source drops and another brings never overlap.
@@ -39,6 +37,8 @@ type entry struct {
 	source    string
 	want      fleet.Record
 	round     uint64 // rises with each change of want, so that a late preparation is noticed
+	pending   bool   // whether no attempt told yet how want does
+	attempt   *attempt
 	lifecycle core.Lifecycle
 	reasons   []string
 	failures  int
@@ -49,9 +49,15 @@ type entry struct {
 	listening map[uint32]Listening
 }
 
+// tried tells whether an attempt for what is wanted now is under way.
+func (e *entry) tried() bool { return e.attempt != nil && e.attempt.round == e.round }
+
 // New makes a Reconciler without workers.
 func New(c Core, l Listeners, s BlockSizes, log *slog.Logger) *Reconciler {
-	return &Reconciler{core: c, listeners: l, sizes: s, log: log, entries: map[fleet.WorkerID]*entry{}}
+	return &Reconciler{
+		core: c, listeners: l, sizes: s, log: log,
+		probes: make(chan struct{}, maxProbes), entries: map[fleet.WorkerID]*entry{},
+	}
 }
 
 // ConflictError refuses a list of workers: two of them claim one thing.
@@ -113,27 +119,24 @@ func (r *Reconciler) check(source string, desired []fleet.Record) error {
 // change was tried once: a worker that could not be made ready is incomplete
 // and stays so until a retry succeeds. An error means that nothing changed.
 func (r *Reconciler) Apply(ctx context.Context, source string, desired []fleet.Record) error {
-	lock, _ := r.sources.LoadOrStore(source, &sync.Mutex{})
-	mu := lock.(*sync.Mutex) //nolint:forcetypeassert // the map holds nothing else
-	mu.Lock()
-	defer mu.Unlock()
-
-	changed, err := r.replan(source, desired)
+	changed, err := r.Plan(source, desired)
 	if err != nil {
-		return fmt.Errorf("apply workers of source %s: %w", source, err)
+		return err
 	}
-	r.bringAll(ctx, changed)
+	r.Bring(ctx, changed...)
 	return nil
 }
 
-// replan takes the list over and withdraws what left it.
-func (r *Reconciler) replan(source string, desired []fleet.Record) (changed []fleet.WorkerID, err error) {
+// Plan makes desired the whole list of the source: it withdraws what left it
+// and returns the ids that are new or changed, for Bring. Run tries what nobody
+// brings. An error means that nothing changed.
+func (r *Reconciler) Plan(source string, desired []fleet.Record) (changed []fleet.WorkerID, err error) {
 	r.planning.Lock()
 	defer r.planning.Unlock()
 	r.mu.Lock()
 	if err := r.check(source, desired); err != nil {
 		r.mu.Unlock()
-		return nil, err
+		return nil, fmt.Errorf("apply workers of source %s: %w", source, err)
 	}
 	gone, changed := r.plan(source, desired)
 	r.mu.Unlock()
@@ -144,7 +147,8 @@ func (r *Reconciler) replan(source string, desired []fleet.Record) (changed []fl
 }
 
 // plan records what the source wants now and returns what is to be done: the
-// entries that left, and the ids that are new, changed or not ready.
+// entries that left, and the ids that are new or changed. A worker that is
+// wanted as before is left alone, ready or not: its retry comes by itself.
 func (r *Reconciler) plan(source string, desired []fleet.Record) (gone []*entry, changed []fleet.WorkerID) {
 	wanted := map[fleet.WorkerID]bool{}
 	for _, rec := range desired {
@@ -153,12 +157,12 @@ func (r *Reconciler) plan(source string, desired []fleet.Record) (gone []*entry,
 		if e == nil {
 			e = &entry{source: source, lifecycle: core.Incomplete, listening: map[uint32]Listening{}}
 			r.entries[rec.ID] = e
-		} else if e.want.Equal(rec) && e.lifecycle == core.Ready {
+		} else if e.want.Equal(rec) {
 			continue
 		}
 		e.want = rec
 		e.round++
-		e.failures = 0
+		e.pending, e.failures, e.retryAt = true, 0, time.Time{}
 		changed = append(changed, rec.ID)
 	}
 	for id, e := range r.entries {
@@ -200,7 +204,7 @@ func (r *Reconciler) Workers() []View {
 	views := make([]View, 0, len(r.entries))
 	for _, id := range slices.Sorted(maps.Keys(r.entries)) {
 		e := r.entries[id]
-		views = append(views, View{Record: e.want, Source: e.source, Lifecycle: e.lifecycle, Reasons: append([]string{}, e.reasons...)})
+		views = append(views, View{Record: e.want, Source: e.source, Lifecycle: e.lifecycle, Reasons: append([]string{}, e.reasons...), Pending: e.pending})
 	}
 	return views
 }

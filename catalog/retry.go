@@ -3,7 +3,7 @@ package catalog
 import (
 	"context"
 	"math/rand/v2"
-	"slices"
+	"sync"
 	"time"
 
 	"github.com/routerd/routerd/core"
@@ -26,8 +26,11 @@ func pause(failures int) time.Duration {
 	return d - time.Duration(rand.Int64N(int64(d)/5))
 }
 
-// Run retries what is not ready until ctx ends, then returns nil.
+// Run retries what is not ready until ctx ends, then waits for the attempts
+// under way and returns nil.
 func (r *Reconciler) Run(ctx context.Context) error {
+	var retries sync.WaitGroup
+	defer retries.Wait()
 	tick := time.NewTicker(scanEvery)
 	defer tick.Stop()
 	for {
@@ -35,22 +38,23 @@ func (r *Reconciler) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case now := <-tick.C:
-			r.bringAll(ctx, r.due(now))
+			if ids := r.due(now); len(ids) > 0 {
+				retries.Go(func() { r.Bring(ctx, ids...) })
+			}
 		}
 	}
 }
 
-// due lists the workers whose retry is due.
+// due lists the workers whose retry is due and that nobody tries now.
 func (r *Reconciler) due(now time.Time) []fleet.WorkerID {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var ids []fleet.WorkerID
 	for id, e := range r.entries {
-		waiting := e.lifecycle == core.Incomplete || len(e.reasons) > 0
-		if waiting && !now.Before(e.retryAt) {
+		waiting := e.pending || e.lifecycle == core.Incomplete || len(e.reasons) > 0
+		if waiting && !e.tried() && !now.Before(e.retryAt) {
 			ids = append(ids, id)
 		}
 	}
-	slices.Sort(ids)
 	return ids
 }

@@ -14,6 +14,9 @@ type View struct {
 	Lifecycle core.Lifecycle `json:"lifecycle"`
 	// Reasons say why the worker is not ready; empty when it is.
 	Reasons []string `json:"reasons"`
+	// Pending is whether no attempt told yet how the record as it is now does;
+	// Lifecycle and Reasons are then those of the record before.
+	Pending bool `json:"-"`
 }
 
 // Core is where ready workers go.

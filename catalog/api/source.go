@@ -19,6 +19,7 @@ import (
 	"sync"
 
 	"github.com/routerd/routerd/catalog"
+	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/internal/durable"
 )
@@ -58,7 +59,17 @@ func Open(file string, r *catalog.Reconciler) (*Source, error) {
 // Restore hands the stored workers to the reconciler. A stored worker that
 // another source claims by now is left out and named in skipped; it goes from
 // the file with the next change.
+// It waits until each was tried once or ctx ends.
 func (s *Source) Restore(ctx context.Context) (skipped []error, err error) {
+	skipped, changed, err := s.restore()
+	if err != nil {
+		return skipped, err
+	}
+	s.reconciler.Bring(ctx, changed...)
+	return skipped, nil
+}
+
+func (s *Source) restore() (skipped []error, changed []fleet.WorkerID, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var kept []fleet.Record
@@ -70,7 +81,8 @@ func (s *Source) Restore(ctx context.Context) (skipped []error, err error) {
 		kept = append(kept, rec)
 	}
 	s.records = kept
-	return skipped, s.reconciler.Apply(ctx, Name, kept)
+	changed, err = s.reconciler.Plan(Name, kept)
+	return skipped, changed, err
 }
 
 // Put adds or replaces a worker, whole, and returns how it stands after one
@@ -83,29 +95,41 @@ func (s *Source) Put(ctx context.Context, rec fleet.Record) (view catalog.View, 
 	if err != nil {
 		return catalog.View{}, false, err
 	}
+	created, err = s.add(rec)
+	if err != nil {
+		return catalog.View{}, false, err
+	}
+	view, ok := s.reconciler.Worker(rec.ID.String())
+	if ok && (view.Pending || view.Lifecycle != core.Ready) {
+		// The change is durable: a caller that has gone does not undo it. No lock is
+		// held, so that a silent engine delays this worker's answer only.
+		s.reconciler.Bring(context.WithoutCancel(ctx), rec.ID)
+		view, ok = s.reconciler.Worker(rec.ID.String())
+	}
+	if !ok {
+		view = catalog.View{Record: rec, Source: Name, Lifecycle: core.Incomplete, Reasons: []string{"removed while it was put"}}
+	}
+	return view, created, nil
+}
+
+// add stores the worker and plans it.
+func (s *Source) add(rec fleet.Record) (created bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i := slices.IndexFunc(s.records, func(o fleet.Record) bool { return o.ID == rec.ID })
 	next := slices.Clone(s.records)
+	i := slices.IndexFunc(next, func(o fleet.Record) bool { return o.ID == rec.ID })
 	if i >= 0 {
 		next[i] = rec
 	} else {
 		next = append(next, rec)
 	}
-	if err := s.replace(ctx, next); err != nil {
-		return catalog.View{}, false, err
-	}
-	view, ok := s.reconciler.Worker(rec.ID.String())
-	if !ok {
-		return catalog.View{}, false, fmt.Errorf("worker %s vanished while it was put", rec.Name)
-	}
-	return view, i < 0, nil
+	return i < 0, s.replace(next)
 }
 
 // Delete removes the worker with the id or name. The error is ErrNotFound, or a
 // *catalog.ForeignError for a worker of another source, which only that source
 // can remove.
-func (s *Source) Delete(ctx context.Context, ref string) error {
+func (s *Source) Delete(_ context.Context, ref string) error {
 	view, ok := s.reconciler.Worker(ref)
 	if !ok {
 		return fmt.Errorf("worker %q: %w", ref, ErrNotFound)
@@ -119,20 +143,19 @@ func (s *Source) Delete(ctx context.Context, ref string) error {
 	if len(next) == len(s.records) {
 		return fmt.Errorf("worker %q: %w", ref, ErrNotFound)
 	}
-	return s.replace(ctx, next)
+	return s.replace(next)
 }
 
-// replace checks the list, makes it durable, then applies it, so that no
-// answered change is lost and no refused one is kept.
-func (s *Source) replace(ctx context.Context, next []fleet.Record) error {
+// replace checks the list, makes it durable, then plans it, so that no answered
+// change is lost and no refused one is kept.
+func (s *Source) replace(next []fleet.Record) error {
 	if err := s.reconciler.Check(Name, next); err != nil {
 		return err
 	}
 	if err := s.write(next); err != nil {
 		return err
 	}
-	// The change is durable now: a caller that has gone does not undo it.
-	if err := s.reconciler.Apply(context.WithoutCancel(ctx), Name, next); err != nil {
+	if _, err := s.reconciler.Plan(Name, next); err != nil {
 		return errors.Join(err, s.write(s.records))
 	}
 	s.records = next

@@ -140,3 +140,55 @@ func must(t *testing.T, r fleet.Record) fleet.Record {
 	}
 	return r
 }
+
+// silentAt is an engine that does not answer until it is told to.
+type silentAt struct {
+	nowhere
+	url          string
+	asked, leave chan struct{}
+}
+
+func (s silentAt) Configured(string) int { return 0 }
+
+func (s silentAt) Probe(_ context.Context, url string) (int, error) {
+	if url != s.url {
+		return 16, nil
+	}
+	s.asked <- struct{}{}
+	<-s.leave
+	return 0, errors.New("timeout")
+}
+
+func TestASilentWorkerDelaysNoChangeOfAnother(t *testing.T) {
+	engines := silentAt{url: "http://127.0.0.1:8001", asked: make(chan struct{}), leave: make(chan struct{})}
+	r := catalog.New(nowhere{}, nowhere{}, engines, slog.New(slog.DiscardHandler))
+	file := filepath.Join(t.TempDir(), "workers.json")
+	s, err := api.Open(file, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	silent := make(chan catalog.View, 1)
+	go func() {
+		v, _, err := s.Put(context.Background(), fleet.Record{ID: 1, URL: engines.url})
+		if err != nil {
+			t.Error(err)
+		}
+		silent <- v
+	}()
+	<-engines.asked
+	v, created, err := s.Put(t.Context(), fleet.Record{ID: 2, URL: "http://127.0.0.1:8002"})
+	if err != nil || !created || v.Lifecycle != core.Ready {
+		t.Errorf("got %+v, created %t, %v", v, created, err)
+	}
+	if err := s.Delete(t.Context(), "2"); err != nil {
+		t.Error(err)
+	}
+	close(engines.leave)
+	if v := <-silent; v.Lifecycle != core.Incomplete || len(v.Reasons) != 1 {
+		t.Errorf("the silent worker stands as %+v", v)
+	}
+	_, again := open(t, file)
+	if diff := cmp.Diff([]string{"1"}, names(again)); diff != "" {
+		t.Error(diff)
+	}
+}
