@@ -7,10 +7,14 @@ import (
 // maxAttempts bounds the failed replays in a row, whatever they bring.
 const maxAttempts = 64
 
+// maxTimeouts bounds a whole replay, however busily its answers come, in multiples of Config.ReplayTimeout.
+const maxTimeouts = 60
+
 // ask starts a replay.
 func (s *Stream) ask(why purpose, from uint64, now time.Time) {
 	s.asking, s.answered, s.hole = why, 0, false
 	s.next = from
+	s.endBy = now.Add(maxTimeouts * s.cfg.ReplayTimeout)
 	s.deadline = now.Add(s.cfg.ReplayTimeout)
 	s.retryAt = time.Time{}
 	if why == join || why == restart {
@@ -36,7 +40,9 @@ func (s *Stream) Answer(seq uint64, payload []byte, now time.Time) {
 	if s.asking == idle {
 		return
 	}
-	s.deadline = now.Add(s.cfg.ReplayTimeout)
+	if s.deadline = now.Add(s.cfg.ReplayTimeout); s.deadline.After(s.endBy) {
+		s.deadline = s.endBy
+	}
 	if s.answered++; s.answered == 1 {
 		s.first = seq
 	}
@@ -240,7 +246,7 @@ func (s *Stream) fail(why Result, now time.Time) {
 	s.passing = false
 }
 
-// silence is the result of a replay that stopped without its end mark.
+// silence is the result of a replay that did not come to its end mark.
 func (s *Stream) silence() Result {
 	if s.answered == 0 {
 		return NoAnswer

@@ -6,7 +6,8 @@ import (
 
 // Config bounds a stream's replays.
 type Config struct {
-	// ReplayTimeout is how long an answer may stay silent before it counts as incomplete.
+	// ReplayTimeout is how long an answer may stay silent before it counts as incomplete. A whole one may take 60 times
+	// as long.
 	ReplayTimeout time.Duration
 	// RetryMin and RetryMax bound the delay before an incomplete replay is asked for again; it doubles each time.
 	RetryMin, RetryMax time.Duration
@@ -70,11 +71,12 @@ type Stream struct {
 	complete bool   // the state began with the engine's first message or a clear
 
 	asking    purpose
-	answered  int    // answers to the running replay
-	first     uint64 // the first of them
-	hole      bool   // an answer skipped numbers
-	next      uint64 // the number that a verify or repair replay needs next
-	deadline  time.Time
+	answered  int       // answers to the running replay
+	first     uint64    // the first of them
+	hole      bool      // an answer skipped numbers
+	next      uint64    // the number that a verify or repair replay needs next
+	deadline  time.Time // when the replay has been silent for too long
+	endBy     time.Time // when the replay has taken too long
 	live      []message // live messages that wait for the replay
 	liveBytes int
 	passing   bool // the waiting messages are handed on after a replay that failed

@@ -195,6 +195,18 @@ func TestAReplayThatContradictsTheLiveMessageIsNotAskedForInARow(t *testing.T) {
 	})
 }
 
+func TestAReplayThatNeverEndsIsIncompleteAfterSixtyTimeouts(t *testing.T) {
+	talk := func(answer string) string { return strings.Repeat(" +1s "+answer, 119) }
+	run(t, true, []scene{
+		{"not yet", "up" + talk("a:0") + " +999ms", "ask 0 0:p0", want{state: "syncing"}},
+		{"the same number again and again", "up" + talk("a:0") + " 1 +1s", "ask 0 0:p0 1:p1", want{state: "degraded", reason: "no_end_mark", last: 1, failed: "no_end_mark"}},
+		{"an answer that comes too late", "up end 0 5" + talk("a:0") + " +1s a:1 6", "ask 0 0:p0 ask 1 5:p5 6:p6", want{state: "degraded", reason: "no_end_mark", last: 6, gaps: 4, failed: "no_end_mark"}},
+		{"two lives in turns", "up" + talk("a:0:x a:0:y") + " +1s 1", "ask 0 0:x" + strings.Repeat(" clear 0:y clear 0:x", 118) + " clear 0:y 1:p1", want{state: "degraded", reason: "no_end_mark", last: 1, starts: 237, failed: "no_end_mark"}},
+		{"a number long applied", "up end 0 1 2 down up" + talk("a:0") + " +1s 3", "ask 0 0:p0 1:p1 2:p2 ask 2 3:p3", want{state: "degraded", reason: "no_end_mark", last: 3, failed: "no_end_mark"}},
+		{"the next replay has its own time", "up end 0 5" + talk("a:0") + " +1s +1s a:1 a:2 a:3 +1s a:4 +1s a:5 end", "ask 0 0:p0 ask 1 5:p5 ask 1 1:p1 2:p2 3:p3 4:p4 5:p5", want{state: "live", trusted: true, last: 5, gaps: 4, failed: "no_end_mark"}},
+	})
+}
+
 func TestAnswersNobodyWaitsForAreIgnored(t *testing.T) {
 	check(t, true, "up end 0 a:1 end +10s", "ask 0 0:p0", want{state: "live", trusted: true})
 }

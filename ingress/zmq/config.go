@@ -19,7 +19,8 @@ type Config struct {
 	// Heartbeat is how often a silent connection is probed; after three probes without an answer it counts as lost.
 	// 100ms to 1h.
 	Heartbeat time.Duration `koanf:"heartbeat"`
-	// ReplayTimeout is how long a replay may stay silent before it counts as incomplete, 10ms to 10m.
+	// ReplayTimeout is how long a replay may stay silent before it counts as incomplete, 10ms to 10m. A whole one may
+	// take 60 times as long.
 	ReplayTimeout time.Duration `koanf:"replay_timeout"`
 	// ReplayRetryMin and ReplayRetryMax bound the delay before an incomplete replay is asked for again, 1ms to 1h.
 	ReplayRetryMin time.Duration `koanf:"replay_retry_min"`
