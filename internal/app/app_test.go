@@ -66,7 +66,49 @@ func start(t *testing.T, cfg config.Config) *app.App {
 	if err != nil {
 		t.Fatal(err)
 	}
+	waitForWorkers(t, a)
 	return a
+}
+
+// waitForWorkers waits until all workers are ready: the start does so only
+// briefly, and the machine may be busy.
+func waitForWorkers(t *testing.T, a *app.App) {
+	t.Helper()
+	deadline := time.After(10 * time.Second)
+	for {
+		waiting := ""
+		for name, lifecycle := range lifecycles(t, a) {
+			if lifecycle != "ready" {
+				waiting = name
+			}
+		}
+		if waiting == "" {
+			return
+		}
+		select {
+		case <-deadline:
+			t.Fatalf("%s was never ready", waiting)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+func lifecycles(t *testing.T, a *app.App) map[string]string {
+	t.Helper()
+	var got struct {
+		Workers []struct {
+			Name      string `json:"name"`
+			Lifecycle string `json:"lifecycle"`
+		} `json:"workers"`
+	}
+	if code := admin(t, a, "/v1/workers", &got); code != http.StatusOK {
+		t.Fatalf("workers: status %d", code)
+	}
+	states := map[string]string{}
+	for _, w := range got.Workers {
+		states[w.Name] = w.Lifecycle
+	}
+	return states
 }
 
 // complete asks for a completion and returns the worker that answered.

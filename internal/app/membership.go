@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
+	"time"
 
 	"go.uber.org/fx"
 
@@ -31,14 +33,25 @@ func newWorkerAPI(d *dataDir, r *catalog.Reconciler) (*api.Source, error) {
 	return api.Open(d.file("workers.json"), r)
 }
 
-// bringWorkers applies what both sources have at start. A worker that does not
-// answer is incomplete and delays nothing further.
+// firstTry is how long the start waits for engines to answer. Those that took
+// longer are tried again by the reconciler, beside everything else.
+const firstTry = 300 * time.Millisecond
+
+// bringWorkers takes over what both sources have at start; only a list that
+// contradicts itself stops it. A worker that needs no answer of its engine, or
+// gets one in time, is ready when the listeners open.
 func bringWorkers(lc fx.Lifecycle, cfg config.Config, r *catalog.Reconciler, stored *api.Source, log *slog.Logger) {
 	lc.Append(fx.StartHook(func(ctx context.Context) error {
-		if err := r.Apply(ctx, fileSource, cfg.Workers.Static); err != nil {
+		ctx, cancel := context.WithTimeout(ctx, firstTry)
+		defer cancel()
+		planned, err := r.Plan(fileSource, cfg.Workers.Static)
+		if err != nil {
 			return fmt.Errorf("workers.static: %w", err)
 		}
+		var first sync.WaitGroup
+		first.Go(func() { r.Bring(ctx, planned...) })
 		skipped, err := stored.Restore(ctx)
+		first.Wait()
 		for _, reason := range skipped {
 			log.Warn("worker left out", "err", reason)
 		}
