@@ -76,6 +76,47 @@ func TestABodyOfACallerWithoutTokenIsNotRead(t *testing.T) {
 	a.refused(t, http.StatusUnauthorized, "unauthorized", "bearer token")
 }
 
+func TestH1_TwoFramingsAreRefusedAndEndTheConnection(t *testing.T) {
+	b := newBench(t)
+	record := `{"url":"http://127.0.0.1:9","model":"m"}`
+	body := fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(record), record)
+	smuggled := head("DELETE", "/v1/workers/w1", "Content-Length: 0")
+	for _, framing := range [][]string{
+		{"Content-Length: 5", "Transfer-Encoding: chunked"},
+		{"Transfer-Encoding: chunked", "content-length: 5"},
+		{"Transfer-Encoding: chunked", "Content-Length: 0"},
+	} {
+		for _, uri := range []string{"/v1/workers/w1", "/v1/nothing"} {
+			c, err := net.Dial("tcp", b.addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.WriteString(c, head("PUT", uri, framing...)+body+smuggled); err != nil {
+				t.Fatal(err)
+			}
+			got, err := io.ReadAll(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := strings.Count(string(got), "HTTP/1.1 "); n != 1 {
+				t.Errorf("%q: %d answers, want 1: %s", framing, n, got)
+			}
+			if uri == "/v1/workers/w1" && !(strings.HasPrefix(string(got), "HTTP/1.1 400 ") && strings.Contains(string(got), "Transfer-Encoding and Content-Length")) {
+				t.Errorf("%q: got %s", framing, got)
+			}
+		}
+	}
+	b.raw(t, "PUT /v1/workers/w1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n"+body).
+		refused(t, http.StatusUnauthorized, "unauthorized", "bearer token")
+	if a := b.call(t, "GET", "/v1/workers", nil); strings.Contains(a.body, "127.0.0.1:9") {
+		t.Errorf("a worker was made: %s", a.body)
+	}
+}
+
 func TestALimitBelowAModulesIsKept(t *testing.T) {
 	b := newBench(t, func(c *admin.Config, _ *admin.Parts) { c.MaxBody = 1024 })
 	b.call(t, "PUT", "/v1/modules/big", strings.Repeat("x", 1025)).refused(t, http.StatusRequestEntityTooLarge, "too_large", "too large")

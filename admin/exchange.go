@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -44,6 +45,7 @@ const (
 	droppedBody = "Routerd-Dropped-Body"
 	notAllowed  = "not allowed"
 	tooLarge    = "too large"
+	twoFramings = "two framings"
 )
 
 // boundBody says how large the body may be once the head is there. The body of
@@ -51,6 +53,9 @@ const (
 // not read: the handler answers at once and the connection ends.
 func (s *Server) boundBody(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
 	h.Del(droppedBody)
+	if framedTwice(h) {
+		return dropBody(h, twoFramings)
+	}
 	length := h.ContentLength() // -1 is chunked
 	if length != -1 && length <= 0 {
 		return fasthttp.RequestConfig{}
@@ -61,19 +66,36 @@ func (s *Server) boundBody(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
 	if err == nil {
 		most = min(x.route.bodyLimit(), s.cfg.MaxBody)
 	}
-	reason := ""
 	switch {
 	case err != nil || most == 0:
-		reason = notAllowed
+		return dropBody(h, notAllowed)
 	case int64(length) > most:
-		reason = tooLarge
-	default:
-		return fasthttp.RequestConfig{MaxRequestBodySize: int(most)}
+		return dropBody(h, tooLarge)
 	}
+	return fasthttp.RequestConfig{MaxRequestBodySize: int(most)}
+}
+
+// dropBody has the body not read and the request refused for a reason.
+func dropBody(h *fasthttp.RequestHeader, reason string) fasthttp.RequestConfig {
 	h.SetContentLength(0)
 	h.Del(fasthttp.HeaderExpect)
 	h.Set(droppedBody, reason)
 	return fasthttp.RequestConfig{}
+}
+
+// framedTwice tells whether the head has both Transfer-Encoding and
+// Content-Length, of which fasthttp takes the former without a word.
+func framedTwice(h *fasthttp.RequestHeader) bool {
+	if len(h.Peek(fasthttp.HeaderTransferEncoding)) == 0 {
+		return false
+	}
+	for line := range bytes.SplitSeq(h.RawHeaders(), []byte("\n")) {
+		name, _, ok := bytes.Cut(line, []byte(":"))
+		if ok && bytes.EqualFold(bytes.TrimSpace(name), []byte(fasthttp.HeaderContentLength)) {
+			return true
+		}
+	}
+	return false
 }
 
 // refuseParse answers what cannot be read.
@@ -135,6 +157,8 @@ func (s *Server) call(ctx context.Context, x *exchange) (err error) {
 	case tooLarge:
 		most := min(x.route.bodyLimit(), s.cfg.MaxBody)
 		return &failure{Code: CodeTooLarge, Message: "the request's body is too large", Details: Details{Step: "read", Allowed: fmt.Sprintf("%d bytes", most)}}
+	case twoFramings:
+		return invalid("head", "it has both Transfer-Encoding and Content-Length", "one of them")
 	default:
 		return invalid("body", "this path takes none", "an empty body")
 	}
