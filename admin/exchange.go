@@ -25,9 +25,17 @@ type exchange struct {
 }
 
 // split cuts a raw request URI, of which nothing is decoded, into path and
-// query.
+// query. Scheme and host of the absolute form are left out.
 func split(h *fasthttp.RequestHeader) (path, query string) {
 	path, query, _ = strings.Cut(string(h.RequestURI()), "?")
+	if strings.HasPrefix(path, "/") {
+		return path, query
+	}
+	if _, rest, ok := strings.Cut(path, "://"); ok {
+		if i := strings.IndexByte(rest, '/'); i >= 0 {
+			return rest[i:], query
+		}
+	}
 	return path, query
 }
 

@@ -58,7 +58,7 @@ func TestUnknownPathsAndMethods(t *testing.T) {
 		{"GET", "//v1/modules", 404, "not_found", ""},
 		{"GET", "/v1/./modules", 404, "not_found", ""},
 		{"GET", "/x/../v1/modules", 404, "not_found", ""},
-		{"GET", "http://admin/v1/modules", 404, "not_found", ""},
+		{"GET", "http://admin//v1/modules", 404, "not_found", ""},
 		{"PATCH", "/v1/modules/good", 405, "unsupported", "PUT, GET, DELETE"},
 		{"POST", "/v1/modules", 405, "unsupported", "GET"},
 		{"TRACE", "/healthz", 405, "unsupported", "GET"},

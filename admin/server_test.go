@@ -160,3 +160,19 @@ func TestChangesAtOnceAreEachWholeOrRefused(t *testing.T) {
 		t.Errorf("got %+v", p)
 	}
 }
+
+func TestATargetInAbsoluteFormIsRoutedByItsPath(t *testing.T) {
+	b := newBench(t)
+	b.raw(t, head("GET", "http://elsewhere.test/v1/modules", "Connection: close")).into(t, http.StatusOK, nil)
+	b.raw(t, head("GET", "HTTPS://u:p@elsewhere.test:1/v1/partitions?blocks=true", "Connection: close")).into(t, http.StatusOK, nil)
+	b.raw(t, head("GET", "http://elsewhere.test/v1/modules?x=1", "Connection: close")).
+		refused(t, http.StatusBadRequest, "invalid", "query parameter x")
+	for _, uri := range []string{"http://elsewhere.test", "http://elsewhere.test?/v1/modules", "http://elsewhere.test/x/../v1/modules"} {
+		b.raw(t, head("GET", uri, "Connection: close")).refused(t, http.StatusNotFound, "not_found", "no such path")
+	}
+	for _, uri := range []string{"elsewhere.test/v1/modules", "*"} {
+		b.raw(t, head("GET", uri, "Connection: close")).refused(t, http.StatusBadRequest, "invalid", "HTTP/1.1")
+	}
+	b.raw(t, "GET http://elsewhere.test/v1/modules HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").
+		refused(t, http.StatusUnauthorized, "unauthorized", "bearer token")
+}
