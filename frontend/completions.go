@@ -15,7 +15,10 @@ func (s *Server) completions(x *exchange) error { return s.complete(x, s.text) }
 // complete reads the request, routes it and has its answer relayed.
 func (s *Server) complete(x *exchange, sc *scanner) error {
 	h := &x.ctx.Request.Header
-	// First of all, so that no routing header can come as a trailer.
+	if err := x.readBody(); err != nil {
+		return err
+	}
+	// Right after the trailers were read, so that no routing header can come as one.
 	upstream.StripRequest(h)
 	if err := sc.scan(x.ctx.Request.Body(), &x.scan); err != nil {
 		return err
@@ -57,10 +60,22 @@ func (s *Server) readPrompt(x *exchange, route prompt.Route) {
 		if shape.batch {
 			fields = firstOnly(fields, shape.first)
 		}
-		shape.tokens, _ = s.tokenizer.Tokenize(x.life, x.req.Partition, prompt.Input{Route: route, Model: x.scan.model, Fields: fields})
+		shape.tokens = x.tokenize(prompt.Input{Route: route, Model: x.scan.model, Fields: fields})
 	}
 	p.Tokens, p.More = shape.tokens, shape.rest
 	if p.Tokens == nil {
 		p.Count = len(shape.first) / bytesPerToken
 	}
+}
+
+// tokenize asks the engine. A call that was not waited for still reads the
+// body: its buffer must not serve another request then.
+func (x *exchange) tokenize(in prompt.Input) []uint32 {
+	small := x.small
+	x.small = nil
+	tokens, outcome := x.s.tokenizer.Tokenize(x.life, x.req.Partition, in)
+	if outcome != prompt.Slow && outcome != prompt.Cancelled {
+		x.small = small
+	}
+	return tokens
 }

@@ -27,6 +27,8 @@ type exchange struct {
 	closing bool   // the connection ends with this answer
 	started time.Time
 
+	small *[]byte // buffer of the request's body, from the pool; may be nil
+	whole bool    // the request's body was read
 	scan  scan
 	model string // metric label: a registered base model
 	req   core.Request
@@ -158,6 +160,7 @@ func (x *exchange) close() {
 	x.drop(kind)
 	x.s.buffers.put(x.scratch)
 	x.scratch, x.head = nil, nil
+	x.forgetBody()
 	if x.began {
 		if x.unregister != nil {
 			x.unregister()

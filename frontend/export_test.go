@@ -1,6 +1,8 @@
 package frontend
 
 import (
+	"time"
+
 	"github.com/routerd/routerd/prompt"
 )
 
@@ -31,6 +33,9 @@ var (
 
 // Parse wraps an error of fasthttp's parser.
 func Parse(err error) error { return &parseError{err} }
+
+// SetReadPatience sets how long a request may take to arrive.
+func (s *Server) SetReadPatience(d time.Duration) { s.http.ReadTimeout = d }
 
 // Scan scans a chat body.
 func Scan(body []byte) (model string, messages []byte, err error) {

@@ -87,6 +87,7 @@ func (s *Server) relay(x *exchange) error {
 		}
 	}
 	x.streaming = true
+	x.forgetBody() // a held stream needs none
 	resp.SetBodyStream(&stream{x}, int(size))
 	// Of events, the head goes before the first, which may take long. A body of
 	// known length is relayed read by read only once the head is out. Of other

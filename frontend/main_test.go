@@ -145,6 +145,7 @@ type setup struct {
 	tokens   tokens
 	model    func(string) bool
 	level    slog.Level
+	patience time.Duration // for a request to arrive; 0 leaves it
 }
 
 func start(t testing.TB, change ...func(*setup)) *world {
@@ -168,6 +169,9 @@ func start(t testing.TB, change ...func(*setup)) *world {
 	w.upstream = upstream.New(su.upstream)
 	if w.Server, err = frontend.New(su.frontend, w.core, su.tokens, w.upstream, su.model, log, w.metrics); err != nil {
 		t.Fatal(err)
+	}
+	if su.patience > 0 {
+		w.SetReadPatience(su.patience)
 	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -40,6 +40,7 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 			s.log.Error("handler panicked", "request", x.id, "kind", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
 			x.fail(errPanic)
 		}
+		x.leaveBody()
 		if !x.streaming {
 			x.close()
 		}
@@ -69,6 +70,10 @@ func (s *Server) dispatch(x *exchange) error {
 	if framedTwice(h) {
 		x.closing = true
 		return errBothFramings
+	}
+	if s.tooLong(h) {
+		x.closing = true
+		return &parseError{fasthttp.ErrBodyTooLarge}
 	}
 	if !r.always {
 		switch {

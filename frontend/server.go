@@ -65,6 +65,7 @@ type Server struct {
 	budget    retryBudget
 	endpoints endpoints
 	buffers   buffers
+	bodies    bodies
 	ids       requestIDs
 	calls     calls
 	chat      *scanner
@@ -97,23 +98,26 @@ func New(
 	s.ids.start()
 	s.calls.start()
 	s.http = &fasthttp.Server{
-		Handler:                      s.handle,
-		ErrorHandler:                 s.refuseParse,
-		Logger:                       lineLogger{log},
-		ReadBufferSize:               headLimit,
-		WriteBufferSize:              writeBuffer,
-		ReadTimeout:                  readPatience,
-		IdleTimeout:                  idlePatience,
-		ConnState:                    s.calls.connState,
-		MaxIdleWorkerDuration:        poolSweep,
-		MaxRequestBodySize:           int(cfg.MaxBody),
+		Handler:               s.handle,
+		ErrorHandler:          s.refuseParse,
+		Logger:                lineLogger{log},
+		ReadBufferSize:        headLimit,
+		WriteBufferSize:       writeBuffer,
+		ReadTimeout:           readPatience,
+		IdleTimeout:           idlePatience,
+		ConnState:             s.calls.connState,
+		MaxIdleWorkerDuration: poolSweep,
+		// fasthttp would take memory for all of an announced body before a byte of
+		// it is there: handlers read bodies themselves, see readBody.
+		StreamRequestBody:            true,
+		MaxRequestBodySize:           prefetch,
+		ExpectHandler:                s.expect,
 		NoDefaultServerHeader:        true,
 		NoDefaultContentType:         true,
 		SecureErrorLogMessage:        true,
 		DisablePreParseMultipartForm: true,
 		CloseOnShutdown:              true,
-		// Else each held stream would keep the buffer that its request was read into.
-		ReduceMemoryUsage: true,
+		ReduceMemoryUsage:            true,
 	}
 	return s, nil
 }
