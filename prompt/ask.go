@@ -64,6 +64,9 @@ func (t *Tokenizer) ask(ctx context.Context, key fleet.PartitionKey, in Input) (
 	if got.Tokens == nil {
 		return nil, fmt.Errorf("tokenise at worker %s: the answer has no tokens", name)
 	}
+	if n := in.promptBytes(); len(got.Tokens) == 0 && n > emptyPrompt {
+		return nil, fmt.Errorf("tokenise at worker %s: the answer has 0 tokens for a prompt of %d bytes", name, n)
+	}
 	return got.Tokens, nil
 }
 

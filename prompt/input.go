@@ -40,6 +40,21 @@ type Input struct {
 	Fields []Field
 }
 
+// emptyPrompt is up to how many raw bytes a prompt may have no tokens at all,
+// as "" and [] do.
+const emptyPrompt = 16
+
+// promptBytes is the size of what the prompt says, in raw JSON bytes.
+func (in Input) promptBytes() int {
+	n := 0
+	for _, f := range in.Fields {
+		if f.Name == "prompt" || f.Name == "messages" {
+			n += len(f.Value)
+		}
+	}
+	return n
+}
+
 // digest is XXH3-128 of everything that decides about the tokens.
 type digest [16]byte
 

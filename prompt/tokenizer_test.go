@@ -186,6 +186,8 @@ func TestFailuresAreOutcomesAndNotCached(t *testing.T) {
 		{"server error", &engine{status: 500}, true, text(`"x"`), prompt.Failed},
 		{"not JSON", &engine{status: 200, answer: "<html>"}, true, text(`"x"`), prompt.Failed},
 		{"no tokens", &engine{status: 200, answer: `{"count":1}`}, true, text(`"x"`), prompt.Failed},
+		{"an empty list for a prompt", &engine{status: 200, answer: `{"count":0,"tokens":[]}`}, true, text(`"fifteen letters"`), prompt.Failed},
+		{"an empty list for messages", &engine{status: 200, answer: `{"tokens":[]}`}, true, chat(`[{"role":"user"}]`), prompt.Failed},
 		{"a token that is none", &engine{status: 200, answer: `{"tokens":[-1]}`}, true, text(`"x"`), prompt.Failed},
 		{"no such route", &engine{status: 404}, true, chat(`[]`), prompt.Unsupported},
 		{"prompt demanded", &engine{status: 422, answer: `{"detail":[{"type":"missing","loc":["body","prompt"]}]}`}, true, chat(`[]`), prompt.Unsupported},
@@ -206,6 +208,17 @@ func TestFailuresAreOutcomesAndNotCached(t *testing.T) {
 				t.Error("still refusing after Forget")
 			}
 		})
+	}
+}
+
+func TestAnEmptyPromptMayHaveNoTokens(t *testing.T) {
+	e := &engine{status: 200, answer: `{"count":0,"tokens":[]}`}
+	tok := newTokenizer(t, oneWorker(true), e, nil)
+	for _, in := range []prompt.Input{text(`""`), text(`"\u0000 \u0000"`), chat(`[]`)} {
+		in.Fields = append(in.Fields, prompt.Field{Name: "chat_template", Value: []byte(`"it is no part of the prompt"`)})
+		if ids, got := tok.Tokenize(t.Context(), key, in); got != prompt.Fresh || len(ids) != 0 {
+			t.Errorf("%s: got %v %s, want fresh", in.Fields[0].Value, ids, got)
+		}
 	}
 }
 
