@@ -32,11 +32,20 @@ func scanFile(name string, text []byte, root *node) (places, []Problem) {
 	if err != nil {
 		return nil, []Problem{{Source: name, Key: "YAML", Reason: yaml.FormatError(err, false, true)}}
 	}
+	for _, d := range f.Docs {
+		if dir, ok := d.Body.(*ast.DirectiveNode); ok {
+			return nil, []Problem{{Source: name + ":" + place(dir.GetToken()), Key: "YAML", Reason: "directives such as %YAML are not allowed"}}
+		}
+	}
 	if len(f.Docs) > 1 {
 		return nil, []Problem{{Source: name, Key: "YAML", Reason: fmt.Sprintf("%d documents in one file; allowed: 1", len(f.Docs))}}
 	}
 	s := fileScan{name: name, at: at}
-	if body := f.Docs[0].Body; body != nil {
+	body := f.Docs[0].Body
+	if body == nil && !onlyMarks(text) {
+		return nil, []Problem{{Source: name, Key: "YAML", Reason: "several documents in one file; allowed: 1"}}
+	}
+	if body != nil {
 		s.node(nil, body, root)
 	}
 	return at, s.problems
@@ -73,7 +82,10 @@ func (s *fileScan) node(path []string, n ast.Node, known *node) {
 
 func (s *fileScan) mapping(path []string, values []*ast.MappingValueNode, known *node) {
 	for _, mv := range values {
-		key := mv.Key.GetToken().Value
+		key, ok := s.key(path, mv.Key, known)
+		if !ok {
+			continue
+		}
 		p := below(path, key)
 		pos := place(mv.Key.GetToken())
 		s.at[strings.Join(p, sep)] = pos

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net"
@@ -16,7 +17,6 @@ import (
 	"github.com/knadh/koanf/providers/confmap"
 	"github.com/knadh/koanf/providers/env/v2"
 	"github.com/knadh/koanf/providers/posflag"
-	"github.com/knadh/koanf/providers/rawbytes"
 	"github.com/knadh/koanf/v2"
 	"github.com/spf13/pflag"
 
@@ -96,18 +96,41 @@ func (l *loader) file(name string) error {
 	if err != nil {
 		return fmt.Errorf("read configuration: %w", err)
 	}
-	at, problems := scanFile(filepath.Base(name), text, l.root)
+	l.text(filepath.Base(name), bytes.TrimPrefix(text, []byte("\ufeff")))
+	return nil
+}
+
+// text loads the file's text.
+func (l *loader) text(name string, text []byte) {
+	wrong := func(reason string) {
+		l.problems = append(l.problems, Problem{Source: name, Key: "YAML", Reason: reason})
+	}
+	if reason := textProblem(text); reason != "" {
+		wrong(reason)
+		return
+	}
+	at, problems := scanFile(name, text, l.root)
 	l.problems = append(l.problems, problems...)
 	for path, pos := range at {
-		l.sources[path] = filepath.Base(name) + ":" + pos
+		l.sources[path] = name + ":" + pos
 	}
 	if len(problems) > 0 {
-		return nil
+		return
 	}
-	if err := l.k.Load(rawbytes.Provider(text), yaml.Parser()); err != nil {
-		l.problems = append(l.problems, Problem{Source: filepath.Base(name), Key: "YAML", Reason: err.Error()})
+	raw, err := yaml.Parser().Unmarshal(text)
+	if err != nil {
+		wrong(err.Error())
+		return
 	}
-	return nil
+	c := checker{origin: l.origin}
+	c.keys(nil, raw, l.root)
+	if len(c.problems) > 0 {
+		l.problems = append(l.problems, c.problems...)
+		return
+	}
+	if err := l.k.Load(confmap.Provider(raw, ""), nil); err != nil {
+		wrong(err.Error())
+	}
 }
 
 // env loads the environment. An unknown name is a problem, an empty value is a

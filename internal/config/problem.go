@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 
 	"github.com/routerd/routerd/fleet"
@@ -35,7 +36,15 @@ func unknownKey(source, key, near string) Problem {
 	if near != "" {
 		reason += "; the nearest known one is " + near
 	}
-	return Problem{Source: source, Key: key, Reason: reason}
+	return Problem{Source: source, Key: printable(key), Reason: reason}
+}
+
+// printable quotes a key that a terminal would not show as it is.
+func printable(key string) string {
+	if strings.ContainsFunc(key, func(r rune) bool { return !strconv.IsPrint(r) }) {
+		return strconv.Quote(key)
+	}
+	return key
 }
 
 // Error is every problem of a configuration; it is what Load returns for a bad
