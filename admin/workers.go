@@ -52,6 +52,8 @@ func (s *Server) address(ref string, rec *fleet.Record) error {
 	case rec.Name == ref:
 		if rec.ID == 0 && exists && known.Name == ref {
 			rec.ID = known.ID
+		} else if rec.ID == 0 && byID {
+			rec.ID = id
 		}
 	case byID && (rec.ID == 0 || rec.ID == id):
 		rec.ID = id

@@ -41,6 +41,9 @@ func TestAWorkerIsPutListedAndDeletedByIDOrName(t *testing.T) {
 	if got.Name != "9" || got.ID != 9 {
 		t.Errorf("got %+v", got)
 	}
+	b.call(t, "PUT", "/v1/workers/9", `{"name":"9","url":"http://127.0.0.1:8004","model":"m"}`).into(t, http.StatusOK, &got)
+	b.call(t, "PUT", "/v1/workers/11", `{"name":"11","url":"http://127.0.0.1:8006","model":"m"}`).into(t, http.StatusCreated, &got)
+	b.call(t, "DELETE", "/v1/workers/11", nil)
 	b.call(t, "PUT", "/v1/workers/rack%2Ften", `{"url":"http://127.0.0.1:8005","model":"m"}`).into(t, http.StatusCreated, &got)
 	if got.Name != "rack/ten" {
 		t.Errorf("got %+v", got)
@@ -103,6 +106,10 @@ func TestAWrongWorkerNamesTheField(t *testing.T) {
 		{"1", `{"url":"http://127.0.0.1:1","adapters":[{"name":5}]}`, "adapters"},
 		{"1", `{"url":"http://127.0.0.1:1","labels":{"a":1}}`, "labels"},
 		{"1", `{"url":"http://127.0.0.1:1","taints":"a"}`, "taints"},
+		{"7", `{"name":"9","url":"http://127.0.0.1:1"}`, "name"},
+		{"00009", `{"name":"00009","url":"http://127.0.0.1:1"}`, "name"},
+		{"9", `{"name":"9","id":7,"url":"http://127.0.0.1:1"}`, "name"},
+		{"99999999999999999999", `{"url":"http://127.0.0.1:1"}`, "name"},
 		{"%00", `{"url":"http://127.0.0.1:1"}`, "name"},
 		{strings.Repeat("n", 257), `{"url":"http://127.0.0.1:1"}`, "name"},
 		{"", `{"url":"http://127.0.0.1:1"}`, "name"},
