@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -28,12 +26,14 @@ func serveCommand() *cobra.Command {
 	return c
 }
 
-// serve runs the router until a signal comes or a part of it fails. A second
-// signal ends the process at once.
+// serve runs the router until a signal comes or a part of it fails.
 func serve(cmd *cobra.Command, cfg config.Config) error {
-	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+	ctx, stop := untilSignal(cmd.Context())
 	defer stop()
 	router, err := app.Start(ctx, cfg, app.NewLogger(cfg.Log, cmd.ErrOrStderr()))
+	if app.Interrupted(ctx, err) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -41,6 +41,5 @@ func serve(cmd *cobra.Command, cfg config.Config) error {
 		return errors.Join(err, router.Stop(context.Background()))
 	}
 	failed := router.Wait(ctx)
-	stop()
 	return errors.Join(failed, router.Stop(context.Background()))
 }

@@ -73,6 +73,12 @@ func Start(ctx context.Context, cfg config.Config, log *slog.Logger) (*App, erro
 	return a, nil
 }
 
+// Interrupted tells whether err says nothing but that ctx, with which the router
+// was started, ended.
+func Interrupted(ctx context.Context, err error) bool {
+	return ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx)))
+}
+
 // Wait blocks until ctx ends, which is no error, or a part of the router fails.
 func (a *App) Wait(ctx context.Context) error {
 	select {

@@ -45,7 +45,7 @@ type Options struct {
 // engineNames are the simulated engines.
 func engineNames() []string { return []string{"engine-1", "engine-2", "engine-3"} }
 
-// Run runs the demo until ctx ends.
+// Run runs the demo until ctx ends, which is no error at any time.
 func Run(ctx context.Context, o Options) (err error) {
 	dir, err := os.MkdirTemp("", "routerd-demo-")
 	if err != nil {
@@ -67,13 +67,20 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	router, err := app.Start(ctx, cfg, o.Log)
+	if app.Interrupted(ctx, err) {
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("start the router (--frontend.listen, --admin.listen and --plugins are the demo's flags): %w", err)
 	}
 	defer func() { err = errors.Join(err, router.Stop(context.Background())) }()
 
 	client := cli.NewClient(router.AdminURL(), router.Token())
-	if err := setPolicies(ctx, client, o.Plugins); err != nil {
+	err = setPolicies(ctx, client, o.Plugins)
+	if app.Interrupted(ctx, err) {
+		return nil
+	}
+	if err != nil {
 		return err
 	}
 	if _, err := fmt.Fprintf(o.Out, "ready frontend=%s admin=%s token=%s\n", router.FrontendURL(), router.AdminURL(), router.Token()); err != nil {
