@@ -17,6 +17,7 @@ import (
 // fit.
 type checker struct {
 	origin   func(path []string) string
+	literals map[string]string // path → how the file writes the value
 	problems []Problem
 }
 
@@ -69,8 +70,9 @@ func (c *checker) leaf(path []string, v any, n *node) {
 		c.bytes(path, v, n)
 		return
 	case reflect.TypeFor[fleet.WorkerID]():
-		if _, err := fleet.ParseWorkerID(fmt.Sprint(v)); err != nil {
-			c.refuse(path, v, "a number from 0 to 18446744073709551615")
+		text, plain := c.written(path, v)
+		if id, err := fleet.ParseWorkerID(text); err != nil || !plain || id.String() != text {
+			c.refuse(path, text, "a number from 0 to 18446744073709551615")
 		}
 		return
 	}
@@ -99,6 +101,20 @@ func (c *checker) text(path []string, v any, n *node) {
 	}
 }
 
+// written is how a value is written, and whether a number is written as
+// YAML writes it back: 010, 1e0 and 0x8 are not, which readers of YAML take for
+// different numbers.
+func (c *checker) written(path []string, v any) (text string, plain bool) {
+	text = fmt.Sprint(v)
+	if _, ok := v.(string); ok {
+		return text, true
+	}
+	if literal, ok := c.literals[strings.Join(path, sep)]; ok {
+		return literal, literal == text
+	}
+	return text, true
+}
+
 func (c *checker) integer(path []string, v any, n *node) {
 	low, up := int64(0), int64(1)<<40
 	if t := n.tag.Get("min"); t != "" {
@@ -107,9 +123,10 @@ func (c *checker) integer(path []string, v any, n *node) {
 	if t := n.tag.Get("max"); t != "" {
 		up, _ = strconv.ParseInt(t, 10, 64)
 	}
-	i, err := strconv.ParseInt(fmt.Sprint(v), 10, 64)
-	if _, text := v.(string); err != nil || text || i < low || i > up {
-		c.refuse(path, v, fmt.Sprintf("a whole number from %d to %d", low, up))
+	text, plain := c.written(path, v)
+	i, err := strconv.ParseInt(text, 10, 64)
+	if _, quoted := v.(string); err != nil || !plain || quoted || i < low || i > up {
+		c.refuse(path, text, fmt.Sprintf("a whole number from %d to %d", low, up))
 	}
 }
 
@@ -121,9 +138,10 @@ func (c *checker) unsigned(path []string, v any, n *node) {
 	if t := n.tag.Get("max"); t != "" {
 		up, _ = strconv.ParseUint(t, 10, 64)
 	}
-	u, err := strconv.ParseUint(fmt.Sprint(v), 10, 64)
-	if _, text := v.(string); err != nil || text || u < low || u > up {
-		c.refuse(path, v, fmt.Sprintf("a whole number from %d to %d", low, up))
+	text, plain := c.written(path, v)
+	u, err := strconv.ParseUint(text, 10, 64)
+	if _, quoted := v.(string); err != nil || !plain || quoted || u < low || u > up {
+		c.refuse(path, text, fmt.Sprintf("a whole number from %d to %d", low, up))
 	}
 }
 
@@ -145,9 +163,10 @@ func (c *checker) duration(path []string, v any, n *node) {
 func (c *checker) bytes(path []string, v any, n *node) {
 	low, _ := ParseBytes(n.tag.Get("min"))
 	up, _ := ParseBytes(n.tag.Get("max"))
-	b, err := ParseBytes(fmt.Sprint(v))
-	if err != nil || b < low || b > up {
-		c.refuse(path, v, errBytes.Error()+", "+low.String()+" to "+up.String())
+	text, plain := c.written(path, v)
+	b, err := ParseBytes(text)
+	if err != nil || !plain || b < low || b > up {
+		c.refuse(path, text, errBytes.Error()+", "+low.String()+" to "+up.String())
 	}
 }
 

@@ -18,42 +18,45 @@ import (
 // Model names hold dots.
 const sep = "\x1f"
 
-// places maps the path of every key and element of a file to "line:col".
-type places map[string]string
+// scanned is what the text of a file tells that the parsed values do not.
+type scanned struct {
+	at       map[string]string // path of every key and element → "line:col"
+	literals map[string]string // path of every scalar → as it is written, without quotes
+}
 
 // scanFile parses YAML for positions: where each key stands, which keys no one
 // knows, and what is not YAML at all.
-func scanFile(name string, text []byte, root *node) (places, []Problem) {
-	at := places{}
+func scanFile(name string, text []byte, root *node) (scanned, []Problem) {
+	found := scanned{at: map[string]string{}, literals: map[string]string{}}
 	if len(bytes.TrimSpace(text)) == 0 {
-		return at, nil
+		return found, nil
 	}
 	f, err := parser.ParseBytes(text, 0)
 	if err != nil {
-		return nil, []Problem{{Source: name, Key: "YAML", Reason: yaml.FormatError(err, false, true)}}
+		return found, []Problem{{Source: name, Key: "YAML", Reason: yaml.FormatError(err, false, true)}}
 	}
 	for _, d := range f.Docs {
 		if dir, ok := d.Body.(*ast.DirectiveNode); ok {
-			return nil, []Problem{{Source: name + ":" + place(dir.GetToken()), Key: "YAML", Reason: "directives such as %YAML are not allowed"}}
+			return found, []Problem{{Source: name + ":" + place(dir.GetToken()), Key: "YAML", Reason: "directives such as %YAML are not allowed"}}
 		}
 	}
 	if len(f.Docs) > 1 {
-		return nil, []Problem{{Source: name, Key: "YAML", Reason: fmt.Sprintf("%d documents in one file; allowed: 1", len(f.Docs))}}
+		return found, []Problem{{Source: name, Key: "YAML", Reason: fmt.Sprintf("%d documents in one file; allowed: 1", len(f.Docs))}}
 	}
-	s := fileScan{name: name, at: at}
+	s := fileScan{name: name, scanned: found}
 	body := f.Docs[0].Body
 	if body == nil && !onlyMarks(text) {
-		return nil, []Problem{{Source: name, Key: "YAML", Reason: "several documents in one file; allowed: 1"}}
+		return found, []Problem{{Source: name, Key: "YAML", Reason: "several documents in one file; allowed: 1"}}
 	}
 	if body != nil {
 		s.node(nil, body, root)
 	}
-	return at, s.problems
+	return found, s.problems
 }
 
 type fileScan struct {
+	scanned
 	name     string
-	at       places
 	problems []Problem
 }
 
@@ -77,6 +80,8 @@ func (s *fileScan) node(path []string, n ast.Node, known *node) {
 		s.node(path, v.Value, known)
 	case *ast.AliasNode:
 		s.problems = append(s.problems, Problem{Source: s.source(place(v.GetToken())), Key: strings.Join(path, "."), Reason: "aliases are not allowed"})
+	case *ast.IntegerNode, *ast.FloatNode, *ast.InfinityNode, *ast.NanNode, *ast.StringNode:
+		s.literals[strings.Join(path, sep)] = n.GetToken().Value
 	}
 }
 

@@ -102,3 +102,28 @@ func TestAFileIsOneDocumentWithoutDirectives(t *testing.T) {
 	mustLoad(t, "---\n# comment\n", nil)
 	mustLoad(t, "# comment\n---\nfrontend: {grace: 5s}\n", nil)
 }
+
+func TestWholeNumbersAreWrittenInDecimal(t *testing.T) {
+	for _, literal := range []string{"010", "0o10", "0x8", "0b1", "+8", "-0", "8.0", "1e0", "1e3", "8_0", "99999999999999999999", "'8'", ".inf"} {
+		shown := `"` + strings.Trim(literal, "'") + `" is not allowed; allowed: `
+		refused(t, "frontend:\n  retries: "+literal+"\n", nil, "routerd.yaml:2:3: frontend.retries: "+shown+"a whole number from 0 to 10")
+		refused(t, "plugins: {fuel_cap: "+literal+"}\n", nil, "plugins.fuel_cap: "+shown+"a whole number")
+		refused(t, "models: {m: {block_size: "+literal+"}}\n", nil, "models.m.block_size: "+shown+"a whole number")
+		refused(t, worker("adapters: [{name: a, id: "+literal+"}]"), nil, "workers.static.0.adapters.0.id: "+shown)
+		refused(t, "frontend: {max_body: "+literal+"}\n", nil, "frontend.max_body: "+`"`+strings.Trim(literal, "'")+`"`)
+		if literal != "'8'" {
+			refused(t, worker("id: "+literal), nil, "workers.static.0.id: "+shown+"a number from 0 to")
+		}
+	}
+	refused(t, "frontend: {max_body: 0x100000}\n", nil, `frontend.max_body: "0x100000"`)
+	refused(t, "frontend: {max_body: '01048576'}\n", nil, `frontend.max_body: "01048576"`)
+	refused(t, worker("id: '007'"), nil, `workers.static.0.id: "007"`)
+	refused(t, "", []string{"ROUTERD_FRONTEND__RETRIES=01"}, `ROUTERD_FRONTEND__RETRIES: frontend.retries: "01" is not allowed`)
+}
+
+func TestANumberInTheEnvironmentHidesTheFilesLiteral(t *testing.T) {
+	l := mustLoad(t, "frontend: {retries: 010, max_body: 1048576}\nrouting: {seed: 18446744073709551615}\nmodels: {m: {block_size: 0}}\n", []string{"ROUTERD_FRONTEND__RETRIES=2"})
+	if c := l.Config; c.Frontend.Retries != 2 || c.Frontend.MaxBody != 1<<20 || c.Routing.Seed != 1<<64-1 {
+		t.Errorf("got %+v", c)
+	}
+}

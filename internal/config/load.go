@@ -63,7 +63,7 @@ func Load(in Input) (*Loaded, error) {
 	l.env(in.Env)
 	l.flags(in.Flags)
 	if len(l.problems) == 0 {
-		c := checker{origin: l.origin}
+		c := checker{origin: l.origin, literals: l.literals}
 		c.value(nil, l.k.Raw(), l.root)
 		l.problems = c.problems
 	}
@@ -85,6 +85,7 @@ type loader struct {
 	root     *node
 	k        *koanf.Koanf
 	sources  map[string]string
+	literals map[string]string // of the values that the file has and nothing overrides
 	problems []Problem
 }
 
@@ -109,11 +110,12 @@ func (l *loader) text(name string, text []byte) {
 		wrong(reason)
 		return
 	}
-	at, problems := scanFile(name, text, l.root)
+	found, problems := scanFile(name, text, l.root)
 	l.problems = append(l.problems, problems...)
-	for path, pos := range at {
+	for path, pos := range found.at {
 		l.sources[path] = name + ":" + pos
 	}
+	l.literals = found.literals
 	if len(problems) > 0 {
 		return
 	}
@@ -159,6 +161,7 @@ func (l *loader) env(environ []string) {
 			path := strings.Join(known[name].path, sep)
 			values[path] = coerce(known[name].node, v)
 			l.sources[path] = name
+			delete(l.literals, path)
 			return path, values[path]
 		},
 	})
@@ -179,6 +182,7 @@ func (l *loader) flags(fs *pflag.FlagSet) {
 			path := strings.Join(k.path, sep)
 			values[path] = coerce(k.node, posflag.FlagVal(fs, f))
 			l.sources[path] = "--" + f.Name
+			delete(l.literals, path)
 		}
 	})
 	if err := l.k.Load(confmap.Provider(values, sep), nil); err != nil {
@@ -219,7 +223,7 @@ func coerce(n *node, v any) any {
 			return s == "true"
 		}
 	case reflect.Int, reflect.Uint64:
-		if u, err := strconv.ParseUint(s, 10, 64); err == nil {
+		if u, err := strconv.ParseUint(s, 10, 64); err == nil && strconv.FormatUint(u, 10) == s {
 			return u
 		}
 	default:

@@ -71,7 +71,7 @@ func ParseBytes(s string) (Bytes, error) {
 		}
 	}
 	n, err := strconv.ParseUint(s, 10, 63)
-	if err != nil || n > uint64(math.MaxInt64/size) {
+	if err != nil || n > uint64(math.MaxInt64/size) || strconv.FormatUint(n, 10) != s {
 		return 0, errBytes
 	}
 	return Bytes(int64(n) * size), nil
