@@ -62,6 +62,15 @@ func (e *parseError) Error() string { return "the HTTP request cannot be read" }
 // Unwrap is the cause.
 func (e *parseError) Unwrap() error { return e.err }
 
+// refusalError is a worker's 503 whose body broke off.
+type refusalError struct{ err error }
+
+// Error tells the cause.
+func (e *refusalError) Error() string { return "refusal broke off: " + e.err.Error() }
+
+// Unwrap is the cause.
+func (e *refusalError) Unwrap() error { return e.err }
+
 // answer is an error as the client sees it.
 type answer struct {
 	status     int
@@ -86,6 +95,9 @@ const (
 func answerTo(err error) answer {
 	if e, ok := errors.AsType[*core.Error](err); ok {
 		return answerToCore(e)
+	}
+	if _, ok := errors.AsType[*refusalError](err); ok {
+		return answer{status: 503, kind: kindBusy, code: "worker_failed", message: "the worker refused the request", retryAfter: retryLater}
 	}
 	if e, ok := errors.AsType[*upstream.Error](err); ok {
 		return answerToWorker(e)

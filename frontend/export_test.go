@@ -37,6 +37,9 @@ func Parse(err error) error { return &parseError{err} }
 // SetReadPatience sets how long a request may take to arrive.
 func (s *Server) SetReadPatience(d time.Duration) { s.http.ReadTimeout = d }
 
+// Refusal wraps what ended a worker's refusal.
+func Refusal(err error) error { return &refusalError{err} }
+
 // Scan scans a chat body.
 func Scan(body []byte) (model string, messages []byte, err error) {
 	var out scan

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"strconv"
+	"time"
 
 	"github.com/valyala/fasthttp"
 
@@ -18,6 +19,9 @@ const firstRead = 16 << 10
 
 // keptRefusal bounds a refusal that is kept while another worker is asked.
 const keptRefusal = 64 << 10
+
+// keepPatience bounds the reading of one.
+const keepPatience = time.Second
 
 // forward sends the request to the chosen worker and begins the client's
 // answer. again means that another worker is to be asked; then err says why,
@@ -42,7 +46,12 @@ func (s *Server) forward(x *exchange, sel *core.Selection) (again bool, err erro
 	s.core.Reached(sel.Worker.ID)
 	x.dress(sel)
 	if x.status == fasthttp.StatusServiceUnavailable && s.mayTryOther(x) && s.budget.spend() {
-		if x.keep() {
+		kept, err := x.keep()
+		if err != nil {
+			s.brokeOff(x, sel, err)
+			return true, &refusalError{err}
+		}
+		if kept {
 			return true, nil
 		}
 		s.budget.refund()
@@ -137,13 +146,19 @@ func (s *Server) relayWhole(x *exchange) error {
 }
 
 // keep reads a refusal, so that its connection and booking can be given back;
-// false means that it is too long and has to be relayed.
-func (x *exchange) keep() bool {
+// false means that it is too long and has to be relayed. A refusal that breaks
+// off, or does not end soon, is an error: another worker may still do better.
+func (x *exchange) keep() (bool, error) {
+	x.body.Within(keepPatience)
 	all, err := io.ReadAll(io.LimitReader(x.body, keptRefusal))
-	x.head = all
-	x.readErr = err
-	x.ended = err == nil && len(all) < keptRefusal
-	return x.ended
+	if err != nil {
+		return false, err
+	}
+	x.head, x.ended = all, len(all) < keptRefusal
+	if !x.ended {
+		x.body.Within(0)
+	}
+	return x.ended, nil
 }
 
 // answerKept answers with the body that is held whole. It is copied: its buffer

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // inTurn makes two workers that answer a request's attempts with one raw answer
@@ -63,5 +64,66 @@ func TestOfTwoRefusalsHeaderAndBodyBelongTogether(t *testing.T) {
 	w.inTurn(t, refusal("first"), refusal("the second"))
 	if got := w.chat(t); got.status != 503 || got.body != "the second" || got.header.Get("X-From") != "the second" {
 		t.Errorf("%d %q %v", got.status, got.body, got.header)
+	}
+}
+
+func TestARefusalThatDoesNotEndIsTriedElsewhere(t *testing.T) {
+	const begun = "HTTP/1.1 503 Service Unavailable\r\nX-From: refused\r\nContent-Length: 100\r\n\r\npart"
+	for name, stays := range map[string]bool{"breaks off": false, "stalls": true} {
+		t.Run(name, func(t *testing.T) {
+			w := start(t)
+			var asked, good atomic.Int64
+			good.Store(1) // the attempt that is answered
+			script := func(p *peer) {
+				for {
+					if _, ok := p.next(); !ok {
+						return
+					}
+					if asked.Add(1)-1 == good.Load() {
+						p.say(plain("{}"))
+						continue
+					}
+					p.say(begun)
+					if stays {
+						p.closedByRouter()
+					}
+					return
+				}
+			}
+			w.join(t, "w1", serve(t, script).url)
+			w.join(t, "w2", serve(t, script).url)
+			if got := w.chat(t); got.status != 200 || got.body != "{}" || got.header.Get("X-From") != "" {
+				t.Errorf("%+v", got)
+			}
+			good.Store(-1)
+			got := w.chat(t)
+			checkError(t, got, 503, "worker_failed")
+			if got.header.Get("Retry-After") == "" || got.header.Get("X-From") != "" {
+				t.Errorf("header %v", got.header)
+			}
+			if n := w.active(""); n != 0 {
+				t.Errorf("%d bookings left", n)
+			}
+			if n := w.metric(t, "routerd_frontend_worker_failures_total"); n != 3 {
+				t.Errorf("%v failures", n)
+			}
+		})
+	}
+}
+
+func TestALongRefusalIsRelayedHoweverSlow(t *testing.T) {
+	w := start(t)
+	body := strings.Repeat("x", 64<<10)
+	w.join(t, "w2", answering(t, plain("{}")).url)
+	w.join(t, "w1", serve(t, func(p *peer) {
+		if _, ok := p.next(); !ok {
+			return
+		}
+		p.say(fmt.Sprintf("HTTP/1.1 503 Service Unavailable\r\nContent-Length: %d\r\n\r\n%s", len(body)+4, body))
+		<-time.After(1100 * time.Millisecond)
+		p.say("tail")
+	}).url)
+	if got := w.chat(t, "x-routerd-allow", "w1"); got.status != 503 || got.body != body+"tail" {
+		t.Errorf("%d, %d bytes", got.status, len(got.body))
 	}
 }

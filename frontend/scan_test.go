@@ -120,6 +120,7 @@ func TestEveryErrorHasOneAnswer(t *testing.T) {
 		{worker(upstream.PhaseHead, false), 502, "worker_failed", false},
 		{worker(upstream.PhaseHead, true), 504, "worker_timeout", false},
 		{worker(upstream.PhaseBody, false), 502, "worker_failed", false},
+		{frontend.Refusal(worker(upstream.PhaseBody, true)), 503, "worker_failed", true},
 		{&upstream.Error{Cancelled: true, Err: upstream.ErrCancelled}, 499, "client_closed", false},
 		{&upstream.Error{Err: upstream.ErrClosed}, 503, "shutting_down", true},
 		{&upstream.Error{Err: upstream.ErrBadRequest}, 400, "invalid_http", false},

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"time"
 
 	"github.com/valyala/fasthttp"
 )
@@ -92,6 +93,19 @@ func (b *Body) AppendTo(dst []byte, limit int) ([]byte, error) {
 			return dst, err
 		}
 	}
+}
+
+// Within makes reads of the rest fail from d on, as a Timeout, in place of the
+// client's IdleReadTimeout; 0 puts that in force again.
+func (b *Body) Within(d time.Duration) {
+	if b.conn == nil {
+		return
+	}
+	b.conn.idleRead = 0
+	if d <= 0 {
+		b.conn.idleRead = b.client.cfg.IdleReadTimeout
+	}
+	b.conn.armRead(max(d, b.conn.idleRead), 0)
 }
 
 // Size returns the payload's length in bytes if the answer's head gave it,

@@ -238,3 +238,40 @@ func TestAppendToReadsTheRestWithinItsLimit(t *testing.T) {
 		})
 	}
 }
+
+func TestABodyCanBeBoundedForAWhile(t *testing.T) {
+	goOn := make(chan struct{})
+	w := serve(t, func(p *peer) {
+		for range 2 {
+			if _, _, ok := p.request(); !ok {
+				return
+			}
+			p.say("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\na")
+			<-goOn
+			p.say("b")
+		}
+	})
+	c := newClient(t, nil)
+	var call upstream.Call
+	b, err := c.Do(&call, w.ep, post("{}"), new(fasthttp.ResponseHeader))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Within(time.Minute)
+	b.Within(0)
+	goOn <- struct{}{}
+	if all, err := io.ReadAll(b); err != nil || string(all) != "ab" {
+		t.Errorf("%q, %v", all, err)
+	}
+	b.Close()
+	b.Within(time.Second) // does nothing
+	if b, err = c.Do(&call, w.ep, post("{}"), new(fasthttp.ResponseHeader)); err != nil {
+		t.Fatal(err)
+	}
+	b.Within(20 * time.Millisecond)
+	if all, err := io.ReadAll(b); string(all) != "a" || !failed(t, err).Timeout {
+		t.Errorf("%q, %v", all, err)
+	}
+	b.Close()
+	close(goOn)
+}
