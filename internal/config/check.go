@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -170,8 +171,15 @@ func (c *checker) bytes(path []string, v any, n *node) {
 	}
 }
 
-// spec checks a policy with the policy API's own parser.
+// policyName is the form of names in the policy API.
+var policyName = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,62}$`)
+
+// spec checks a policy's name, and the policy with the policy API's own parser.
 func (c *checker) spec(path []string, v any) {
+	if name := path[len(path)-1]; !policyName.MatchString(name) {
+		c.problems = append(c.problems, badValue(c.origin(path), dotted(path[:len(path)-1]), name,
+			"names of 2 to 63 lower-case letters, digits, '-' and '.', a letter or digit first"))
+	}
 	spec, err := parseSpec(v)
 	for _, sc := range spec.Scorers {
 		if err == nil && strings.HasPrefix(sc.Use, "builtin:") {

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,6 +33,10 @@ const EnvPrefix = "ROUTERD_"
 // Names with the prefix that belong to the command line client and are not
 // keys.
 var clientEnv = []string{"ROUTERD_ADMIN_URL", "ROUTERD_ADMIN_TOKEN"}
+
+// FileFlag is the name of the flag that names the file, where Input.Flags has
+// one.
+const FileFlag = "config"
 
 // Input is where the layers of a configuration come from.
 type Input struct {
@@ -57,6 +63,7 @@ func AddFlags(fs *pflag.FlagSet) {
 // that lists every problem; a file that cannot be read is the system's error.
 func Load(in Input) (*Loaded, error) {
 	l := loader{root: schema(), k: koanf.New(sep), sources: map[string]string{}}
+	l.fileFlag(in)
 	if err := l.file(in.File); err != nil {
 		return nil, err
 	}
@@ -87,6 +94,17 @@ type loader struct {
 	sources  map[string]string
 	literals map[string]string // of the values that the file has and nothing overrides
 	problems []Problem
+}
+
+// fileFlag refuses an empty name, which an unset variable of a script gives: the
+// router would start with the defaults.
+func (l *loader) fileFlag(in Input) {
+	if in.Flags == nil || in.File != "" {
+		return
+	}
+	if f := in.Flags.Lookup(FileFlag); f != nil && f.Changed {
+		l.problems = append(l.problems, badValue("--"+FileFlag, FileFlag, "", "the path of a file; none without the flag"))
+	}
 }
 
 func (l *loader) file(name string) error {
@@ -279,6 +297,10 @@ func (l *loader) finish(cfg *Config) {
 		}
 		cfg.Models[name] = m
 	}
+	if strings.TrimSpace(cfg.DataDir) == "" || strings.ContainsRune(cfg.DataDir, 0) {
+		path := []string{"data_dir"}
+		l.problems = append(l.problems, badValue(l.origin(path), dotted(path), cfg.DataDir, "the path of a folder"))
+	}
 	for key, addr := range map[string]string{"frontend": cfg.Frontend.Listen, "admin": cfg.Admin.Listen} {
 		if err := checkAddress(addr); err != nil {
 			path := []string{key, "listen"}
@@ -327,10 +349,17 @@ func (l *loader) recordProblem(i int, err error) {
 	l.problems = append(l.problems, p)
 }
 
+// hostName is the form of names of hosts and of the zones of addresses.
+var hostName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,253}$`)
+
 func checkAddress(addr string) error {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil || host == "" {
 		return errors.New("HOST:PORT with a host, as in 127.0.0.1:8080")
+	}
+	ip, err := netip.ParseAddr(host)
+	if name := ip.Zone(); err != nil && !hostName.MatchString(host) || name != "" && !hostName.MatchString(name) {
+		return errors.New("a host name of letters, digits, '-', '_' and '.', or an IP address, IPv6 in brackets")
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || strconv.FormatUint(n, 10) != port {
 		return errors.New("a port from 0 to 65535")

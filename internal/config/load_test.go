@@ -133,10 +133,10 @@ func TestValuesOutOfRangeNameKeyValueAndRange(t *testing.T) {
 		{"workers: {static: {}}", `workers.static: "map[]" is not allowed; allowed: a list`},
 		{"workers: {static: [{name: w1, url: 'ftp://x'}]}", `workers.static.0.url: "ftp://x" is not allowed; allowed: scheme http`},
 		{"models: {m: {tokenize: never}}", `models.m.tokenize: "never" is not allowed; allowed: engine, off`},
-		{"policies: {p: {scorers: []}}", `policies.p: scorers: "[]" is not allowed; allowed: 1 to 16 scorers`},
-		{`policies: {p: {scorers: [{use: "builtin:nope"}]}}`, `policies.p: `},
-		{`policies: {p: {scorers: [{use: "builtin:kv-aware", config: {host_weight: 2}}]}}`, `host_weight`},
-		{`policies: {p: {scorers: [{use: "builtin:kv-aware"}], fallback: "builtin:nope"}}`, `builtin:nope`},
+		{"policies: {fast: {scorers: []}}", `policies.fast: scorers: "[]" is not allowed; allowed: 1 to 16 scorers`},
+		{`policies: {fast: {scorers: [{use: "builtin:nope"}]}}`, `policies.fast: `},
+		{`policies: {fast: {scorers: [{use: "builtin:kv-aware", config: {host_weight: 2}}]}}`, `host_weight`},
+		{`policies: {fast: {scorers: [{use: "builtin:kv-aware"}], fallback: "builtin:nope"}}`, `builtin:nope`},
 		{"frontend: {listen: '127.0.0.1:8081'}", `admin.listen: "127.0.0.1:8081" is not allowed; allowed: an address that frontend.listen does not have`},
 		{"frontend: {grace: 1s, grace: 2s}", `mapping key "grace" already defined at [1:12]`},
 		{"frontend: [", "YAML"},
@@ -179,9 +179,9 @@ func TestAMissingFileIsTheSystemsError(t *testing.T) {
 func TestThePrintedConfigurationLoadsToTheSame(t *testing.T) {
 	first := mustLoad(t, `
 data_dir: /tmp/x
-models: {"a.b/c": {block_size: 16, policy: p}}
-routing: {rules: [{model: a.b/c, policy: p}], seed: 7}
-policies: {p: {scorers: [{use: "builtin:kv-aware", config: {host_weight: 0.5}}]}}
+models: {"a.b/c": {block_size: 16, policy: fast}}
+routing: {rules: [{model: a.b/c, policy: fast}], seed: 7}
+policies: {fast: {scorers: [{use: "builtin:kv-aware", config: {host_weight: 0.5}}]}}
 workers:
   static:
   - {name: w1, url: "http://127.0.0.1:8000/", model: a.b/c, kv_events: {"0": "tcp://127.0.0.1:5557"}, labels: {zone: a}}
@@ -193,5 +193,46 @@ workers:
 	second := mustLoad(t, string(text), nil)
 	if diff := cmp.Diff(first.Config, second.Config); diff != "" {
 		t.Errorf("(-want +got)\n%s\n%s", diff, text)
+	}
+}
+
+func TestPoliciesHaveNamesThatThePolicyAPITakes(t *testing.T) {
+	spec := ": {scorers: [{use: 'builtin:kv-aware'}]}}"
+	for _, name := range []string{"p", "Fast", "-a", ".a", "a_b", "a b", "a/b", "é1", strings.Repeat("a", 64)} {
+		refused(t, "policies: {"+name+spec, nil, `routerd.yaml:1:12: policies: "`+name+`" is not allowed; allowed: names of 2 to 63`)
+	}
+	for _, name := range []string{"v2", "a.b-c", strings.Repeat("a", 63)} {
+		mustLoad(t, "policies: {"+name+spec, nil)
+	}
+}
+
+func TestAnEmptyDataFolderIsRefused(t *testing.T) {
+	refused(t, "data_dir: ''\n", nil, `routerd.yaml:1:1: data_dir: "" is not allowed; allowed: the path of a folder`)
+	refused(t, "data_dir: ' '\n", nil, `data_dir: " " is not allowed`)
+	refused(t, "", []string{"ROUTERD_DATA_DIR="}, `ROUTERD_DATA_DIR: data_dir: "" is not allowed`)
+}
+
+func TestListenersHaveAHost(t *testing.T) {
+	for _, bad := range []string{"", ":80", " :80", " 127.0.0.1:80", "127.0.0.1 :80", "local host:80", "127.0.0.1:80 ", "127.0.0.1: 80", "[]:80", "[ ::1]:80", "[fe80::1%a b]:80", "::1:80", "h:", "h:+1", "h:65536"} {
+		refused(t, "frontend: {listen: '"+bad+"'}\n", nil, `frontend.listen: "`+bad+`" is not allowed`)
+	}
+	for _, good := range []string{"127.0.0.1:80", "[::1]:80", "[fe80::1%eth0]:80", "localhost:0", "router_1.example:80", "0.0.0.0:80"} {
+		mustLoad(t, "frontend: {listen: '"+good+"'}\n", nil)
+	}
+}
+
+func TestAnEmptyNameOfTheFileIsRefused(t *testing.T) {
+	for _, args := range [][]string{{}, {"--config="}} {
+		fs := pflag.NewFlagSet("serve", pflag.ContinueOnError)
+		config.AddFlags(fs)
+		fs.String(config.FileFlag, "", "")
+		if err := fs.Parse(args); err != nil {
+			t.Fatal(err)
+		}
+		_, err := config.Load(config.Input{Flags: fs})
+		_, bad := errors.AsType[*config.Error](err)
+		if bad != (len(args) > 0) {
+			t.Errorf("%v: got %v", args, err)
+		}
 	}
 }
