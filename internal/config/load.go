@@ -1,13 +1,10 @@
 package config
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -15,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/go-viper/mapstructure/v2"
-	"github.com/knadh/koanf/parsers/yaml"
 	"github.com/knadh/koanf/providers/confmap"
 	"github.com/knadh/koanf/providers/env/v2"
 	"github.com/knadh/koanf/providers/posflag"
@@ -94,63 +90,6 @@ type loader struct {
 	sources  map[string]string
 	literals map[string]string // of the values that the file has and nothing overrides
 	problems []Problem
-}
-
-// fileFlag refuses an empty name, which an unset variable of a script gives: the
-// router would start with the defaults.
-func (l *loader) fileFlag(in Input) {
-	if in.Flags == nil || in.File != "" {
-		return
-	}
-	if f := in.Flags.Lookup(FileFlag); f != nil && f.Changed {
-		l.problems = append(l.problems, badValue("--"+FileFlag, FileFlag, "", "the path of a file; none without the flag"))
-	}
-}
-
-func (l *loader) file(name string) error {
-	if name == "" {
-		return nil
-	}
-	text, err := os.ReadFile(name)
-	if err != nil {
-		return fmt.Errorf("read configuration: %w", err)
-	}
-	l.text(filepath.Base(name), bytes.TrimPrefix(text, []byte("\ufeff")))
-	return nil
-}
-
-// text loads the file's text.
-func (l *loader) text(name string, text []byte) {
-	wrong := func(reason string) {
-		l.problems = append(l.problems, Problem{Source: name, Key: "YAML", Reason: reason})
-	}
-	if reason := textProblem(text); reason != "" {
-		wrong(reason)
-		return
-	}
-	found, problems := scanFile(name, text, l.root)
-	l.problems = append(l.problems, problems...)
-	for path, pos := range found.at {
-		l.sources[path] = name + ":" + pos
-	}
-	l.literals = found.literals
-	if len(problems) > 0 {
-		return
-	}
-	raw, err := yaml.Parser().Unmarshal(text)
-	if err != nil {
-		wrong(err.Error())
-		return
-	}
-	c := checker{origin: l.origin}
-	c.keys(nil, raw, l.root)
-	if len(c.problems) > 0 {
-		l.problems = append(l.problems, c.problems...)
-		return
-	}
-	if err := l.k.Load(confmap.Provider(raw, ""), nil); err != nil {
-		wrong(err.Error())
-	}
 }
 
 // env loads the environment. An unknown name is a problem, an empty value is a
