@@ -66,7 +66,7 @@ func (s *Server) forward(x *exchange, sel *core.Selection) (again bool, err erro
 // dress turns the head of the worker's answer into the client's.
 func (x *exchange) dress(sel *core.Selection) {
 	h := &x.ctx.Response.Header
-	upstream.StripResponse(h)
+	stripAnswer(h)
 	h.Set(headerRequestID, x.id)
 	h.Set(headerWorker, sel.Name)
 	h.SetBytesV(headerRank, strconv.AppendUint(nil, uint64(sel.Worker.Rank), 10))

@@ -287,6 +287,15 @@ func TestATargetInAbsoluteFormIsSentOnAsAPath(t *testing.T) {
 	if r.line != "POST "+chatPath+"?q=1 HTTP/1.1" || !slices.Equal(r.values("Host"), []string{strings.TrimPrefix(wk.url, "http://")}) {
 		t.Errorf("%q, Host %q", r.line, r.values("Host"))
 	}
+	for n := range 60 {
+		host := strings.Repeat("h", n+1)
+		if a := w.rawAnswer(t, post("http://"+host+chatPath, chatBody, "Connection: close")); a.status != 200 {
+			t.Fatalf("host of %d bytes: %+v", n+1, a)
+		}
+		if r := wait(t, "request", got); r.line != "POST "+chatPath+" HTTP/1.1" {
+			t.Errorf("host of %d bytes: %q", n+1, r.line)
+		}
+	}
 	if a := w.rawAnswer(t, "OPTIONS * HTTP/1.1\r\nHost: r\r\nConnection: close\r\n\r\n"); a.status != 404 {
 		t.Errorf("OPTIONS *: %+v", a)
 	}
@@ -338,5 +347,23 @@ func TestHealthFollowsReadiness(t *testing.T) {
 		if got := w.chat(t); got.status != want {
 			t.Errorf("ready %t: chat %d", ready, got.status)
 		}
+	}
+}
+
+func TestAWorkerCannotSpeakForTheRouter(t *testing.T) {
+	w := start(t)
+	w.join(t, "w1", answering(t, "HTTP/1.1 200 OK\r\nX-Routerd-Worker: forged\r\nX-A: 1\r\nx-routerd-worker: twice\r\nX-Request-Id: forged\r\nX-B: 1\r\n"+
+		"X-A: 2\r\nX-Request-Id: twice\r\nx-routerd-new: forged\r\nX-B: 2\r\nX-A: 3\r\nX-Routerd-Rank: 7\r\nX-Routerd-Decision: d\r\nContent-Length: 2\r\n\r\n{}").url)
+	got := w.chat(t, "X-Request-Id", "mine")
+	for name, want := range map[string][]string{
+		"X-Routerd-Worker": {"w1"}, "X-Request-Id": {"mine"}, "X-Routerd-Rank": {"0"}, "X-Routerd-New": nil,
+		"X-A": {"1", "2", "3"}, "X-B": {"1", "2"},
+	} {
+		if v := got.header.Values(name); !slices.Equal(v, want) {
+			t.Errorf("%s is %q, want %q", name, v, want)
+		}
+	}
+	if v := got.header.Values("X-Routerd-Decision"); got.status != 200 || len(v) != 1 || v[0] == "d" {
+		t.Errorf("%d, decision %q", got.status, v)
 	}
 }

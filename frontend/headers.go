@@ -227,6 +227,23 @@ func strip(h *fasthttp.RequestHeader) {
 	}
 }
 
+// stripAnswer removes from a worker's answer what is not for the client: the
+// hop-by-hop fields, and all that only this router says. It keeps the order of
+// repeated fields as strip does.
+func stripAnswer(h *fasthttp.ResponseHeader) {
+	upstream.StripResponse(h)
+	var names []byte
+	for key := range h.All() {
+		if bytes.HasPrefix(key, []byte(prefixOurs)) || string(key) == headerRequestID {
+			names = append(append(names, key...), ',')
+		}
+	}
+	if len(names) > 0 {
+		h.AddBytesV(fasthttp.HeaderConnection, names)
+		upstream.StripResponse(h)
+	}
+}
+
 // outbound turns the client's headers, without the hop-by-hop ones, into those
 // for the worker.
 func (s *Server) outbound(x *exchange) {
