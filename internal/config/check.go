@@ -180,6 +180,7 @@ func (c *checker) spec(path []string, v any) {
 		c.problems = append(c.problems, badValue(c.origin(path), dotted(path[:len(path)-1]), name,
 			"names of 2 to 63 lower-case letters, digits, '-' and '.', a letter or digit first"))
 	}
+	c.numbers(path, v)
 	spec, err := parseSpec(v)
 	for _, sc := range spec.Scorers {
 		if err == nil && strings.HasPrefix(sc.Use, "builtin:") {
@@ -191,6 +192,25 @@ func (c *checker) spec(path []string, v any) {
 	}
 	if err != nil {
 		c.problems = append(c.problems, Problem{Source: c.origin(path), Key: dotted(path), Reason: err.Error()})
+	}
+}
+
+// numbers refuses whole numbers inside a policy that are written in another way
+// than they are used.
+func (c *checker) numbers(path []string, v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			c.numbers(below(path, key), v[key])
+		}
+	case []any:
+		for i, e := range v {
+			c.numbers(below(path, strconv.Itoa(i)), e)
+		}
+	case int, int64, uint64:
+		if text, plain := c.written(path, v); !plain {
+			c.refuse(path, text, "a decimal number without leading zeros")
+		}
 	}
 }
 

@@ -121,6 +121,16 @@ func TestWholeNumbersAreWrittenInDecimal(t *testing.T) {
 	refused(t, "", []string{"ROUTERD_FRONTEND__RETRIES=01"}, `ROUTERD_FRONTEND__RETRIES: frontend.retries: "01" is not allowed`)
 }
 
+func TestNumbersInsideAPolicyAreWrittenInDecimal(t *testing.T) {
+	policy := func(weight, host string) string {
+		return "policies: {fast: {scorers: [{use: 'builtin:kv-aware', weight: " + weight + ", config: {host_weight: " + host + "}}]}}"
+	}
+	refused(t, policy("010", "1"), nil, `policies.fast.scorers.0.weight: "010" is not allowed; allowed: a decimal number`)
+	refused(t, policy("1", "0x1"), nil, `policies.fast.scorers.0.config.host_weight: "0x1" is not allowed`)
+	mustLoad(t, policy("10", "0.5"), nil)
+	mustLoad(t, policy("1.0", "0"), nil)
+}
+
 func TestANumberInTheEnvironmentHidesTheFilesLiteral(t *testing.T) {
 	l := mustLoad(t, "frontend: {retries: 010, max_body: 1048576}\nrouting: {seed: 18446744073709551615}\nmodels: {m: {block_size: 0}}\n", []string{"ROUTERD_FRONTEND__RETRIES=2"})
 	if c := l.Config; c.Frontend.Retries != 2 || c.Frontend.MaxBody != 1<<20 || c.Routing.Seed != 1<<64-1 {
