@@ -1,11 +1,14 @@
 package app
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
@@ -18,7 +21,14 @@ import (
 
 const (
 	probeTimeout = 2 * time.Second
-	probeBytes   = 8 << 20
+	probeBytes   = 8 << 20 // of an engine's metrics, at most
+	lineBytes    = 1 << 20 // of one line of them, at most
+)
+
+// The metrics that tell a block size.
+const (
+	vllmConfig = "vllm:cache_config_info" // in its label block_size
+	sglangPage = "sglang:page_size"
 )
 
 // blockSizes finds KV block sizes: in the models of the configuration, or in
@@ -49,32 +59,61 @@ func (b *blockSizes) Probe(ctx context.Context, url string) (int, error) {
 	if resp.StatusCode != http.StatusOK {
 		return 0, fmt.Errorf("ask for metrics: status %d", resp.StatusCode)
 	}
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(io.LimitReader(resp.Body, probeBytes))
-	if err != nil {
-		return 0, fmt.Errorf("read metrics: %w", err)
-	}
-	size, ok := blockSizeOf(families)
-	if !ok {
-		return 0, fmt.Errorf("the metrics tell no block size from 1 to %d (vllm:cache_config_info, sglang:page_size)", fleet.MaxBlockSize)
-	}
-	return size, nil
+	return blockSizeIn(resp.Body)
 }
 
-func blockSizeOf(families map[string]*dto.MetricFamily) (int, bool) {
-	for _, m := range families["vllm:cache_config_info"].GetMetric() {
-		for _, l := range m.GetLabel() {
-			if l.GetName() != "block_size" {
-				continue
-			}
-			if n, err := strconv.Atoi(l.GetValue()); err == nil && n >= 1 && n <= fleet.MaxBlockSize {
-				return n, true
-			}
+// blockSizeIn looks for the block size in an engine's metrics. It keeps one line
+// at a time, and reads up to the first that tells it.
+func blockSizeIn(metrics io.Reader) (int, error) {
+	lines := bufio.NewScanner(io.LimitReader(metrics, probeBytes))
+	lines.Buffer(nil, lineBytes)
+	lines.Split(wholeLines)
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	for lines.Scan() {
+		if size, ok := blockSizeOf(&parser, lines.Bytes()); ok {
+			return size, nil
 		}
 	}
-	for _, m := range families["sglang:page_size"].GetMetric() {
-		if v := m.GetGauge().GetValue(); v >= 1 && v <= fleet.MaxBlockSize && v == float64(int(v)) {
-			return int(v), true
+	if err := lines.Err(); err != nil {
+		return 0, fmt.Errorf("read metrics: %w", err)
+	}
+	return 0, fmt.Errorf("the metrics tell no block size from 1 to %d (%s, %s) in their first %d MiB", fleet.MaxBlockSize, vllmConfig, sglangPage, probeBytes>>20)
+}
+
+// wholeLines splits at line feeds and leaves out a last line without one: it may
+// be cut off within its number.
+func wholeLines(data []byte, _ bool) (advance int, token []byte, err error) {
+	i := bytes.IndexByte(data, '\n')
+	if i < 0 {
+		return 0, nil, nil
+	}
+	return i + 1, data[:i], nil
+}
+
+// blockSizeOf reads one line of metrics.
+func blockSizeOf(parser *expfmt.TextParser, line []byte) (int, bool) {
+	if !bytes.HasPrefix(line, []byte(vllmConfig)) && !bytes.HasPrefix(line, []byte(sglangPage)) {
+		return 0, false
+	}
+	families, err := parser.TextToMetricFamilies(io.MultiReader(bytes.NewReader(line), strings.NewReader("\n")))
+	if err != nil {
+		return 0, false
+	}
+	if ms := families[vllmConfig].GetMetric(); len(ms) > 0 {
+		return configuredSize(ms[0])
+	}
+	if ms := families[sglangPage].GetMetric(); len(ms) > 0 {
+		v := ms[0].GetUntyped().GetValue()
+		return int(v), v >= 1 && v <= fleet.MaxBlockSize && v == float64(int(v))
+	}
+	return 0, false
+}
+
+func configuredSize(m *dto.Metric) (int, bool) {
+	for _, l := range m.GetLabel() {
+		if l.GetName() == "block_size" {
+			n, err := strconv.Atoi(l.GetValue())
+			return n, err == nil && n >= 1 && n <= fleet.MaxBlockSize
 		}
 	}
 	return 0, false

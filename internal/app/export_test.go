@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"regexp"
 	"slices"
@@ -18,6 +19,9 @@ import (
 func Validate(cfg config.Config) error {
 	return fx.ValidateApp(modules(context.Background(), cfg, slog.New(slog.DiscardHandler), make(failures, 1), &addresses{}, &closers{}))
 }
+
+// BlockSizeIn reads an engine's metrics.
+func BlockSizeIn(metrics io.Reader) (int, error) { return blockSizeIn(metrics) }
 
 // Metric describes one metric that the router registers.
 type Metric struct{ Name, Help, Labels string }
