@@ -15,7 +15,16 @@ func worker(fields string) string {
 
 func TestRanksAreKeysInDecimal(t *testing.T) {
 	for _, c := range []struct{ key, shown string }{
-		{"x", "x"}, {`"00"`, "00"}, {"00", "00"}, {"0x0", "0x0"}, {"-0", "-0"}, {"0.0", "0.0"}, {"~", "~"}, {"true", "true"}, {`" 0"`, " 0"}, {"4096", "4096"},
+		{"x", "x"},
+		{`"00"`, "00"},
+		{"00", "00"},
+		{"0x0", "0x0"},
+		{"-0", "-0"},
+		{"0.0", "0.0"},
+		{"~", "~"},
+		{"true", "true"},
+		{`" 0"`, " 0"},
+		{"4096", "4096"},
 		{"99999999999999999999999", "99999999999999999999999"},
 	} {
 		for _, field := range []string{"kv_events", "replay"} {
