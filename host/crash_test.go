@@ -87,10 +87,10 @@ func lastActive(t *testing.T, dir string, after time.Duration) (number int) {
 
 func TestKilledAtAnyPointKeepsWhatWasAnswered(t *testing.T) {
 	dir := t.TempDir()
-	last := 0
+	last, answered := 0, false
 	for i := range 6 {
-		if n := lastActive(t, dir, time.Duration(20+13*i)*time.Millisecond); n > 0 {
-			last = n
+		if n := lastActive(t, dir, time.Duration(60+40*i)*time.Millisecond); n > 0 {
+			last, answered = n, true
 		}
 		t.Run("restart", func(t *testing.T) {
 			b := openBench(t, dir)
@@ -103,6 +103,7 @@ func TestKilledAtAnyPointKeepsWhatWasAnswered(t *testing.T) {
 			if p.Problem != "" || p.Active < last || p.Active > last+2 {
 				t.Errorf("active %d (problem %q), want %d or the one after", p.Active, p.Problem, last)
 			}
+			last = p.Active
 			if _, number, by := b.pick(t, fleet.PartitionKey{}); number != p.Active || by != policy.ByPolicy {
 				t.Errorf("decided by revision %d, %s, want %d, policy", number, by, p.Active)
 			}
@@ -112,7 +113,7 @@ func TestKilledAtAnyPointKeepsWhatWasAnswered(t *testing.T) {
 			}
 		})
 	}
-	if last == 0 {
+	if !answered {
 		t.Fatal("no changer came to an activation")
 	}
 }
