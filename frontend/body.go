@@ -56,6 +56,7 @@ func (x *exchange) readBody() error {
 		return &parseError{err}
 	}
 	x.whole = true
+	x.arrived()
 	x.ctx.Request.SetBodyRaw(body)
 	return nil
 }
@@ -98,6 +99,13 @@ func (x *exchange) forgetBody() {
 	x.ctx.Request.SetBodyRaw(nil)
 	x.s.bodies.put(x.small)
 	x.small = nil
+}
+
+// arrived notes that all of the request is here, for a drain.
+func (x *exchange) arrived() {
+	if c, ok := x.ctx.Conn().(*conn); ok {
+		c.arrived.Store(true)
+	}
 }
 
 // leaveBody lets the connection read away what was not read of a body.

@@ -38,9 +38,10 @@ func (l *listener) Accept() (net.Conn, error) {
 // still sends.
 type conn struct {
 	net.Conn
-	busy   atomic.Bool // a request is being read or answered
-	linger atomic.Bool // read what still comes before closing
-	closed sync.Once
+	busy    atomic.Bool // a request is being read or answered
+	arrived atomic.Bool // that request is here whole
+	linger  atomic.Bool // read what still comes before closing
+	closed  sync.Once
 }
 
 // NetConn returns the connection below, by which clientwatch finds its own.

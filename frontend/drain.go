@@ -14,6 +14,7 @@ import (
 
 const (
 	drainPoll   = 20 * time.Millisecond
+	arrivalTime = time.Second            // for requests that are still being sent
 	cutPatience = 250 * time.Millisecond // for answers of requests that were cut
 	cutAtMost   = 5 * time.Second        // for their goroutines
 )
@@ -67,6 +68,7 @@ func (c *calls) connState(nc net.Conn, state fasthttp.ConnState) {
 	case fasthttp.StateActive:
 		cn.busy.Store(true)
 	case fasthttp.StateIdle:
+		cn.arrived.Store(false)
 		cn.busy.Store(false)
 	case fasthttp.StateNew:
 		c.mu.Lock()
@@ -79,13 +81,14 @@ func (c *calls) connState(nc net.Conn, state fasthttp.ConnState) {
 	}
 }
 
-// closeConns closes the connections without a request, or all. fasthttp itself
-// takes a connection that has had no request for idle only after five seconds.
-func (c *calls) closeConns(all bool) {
+// closeConns closes the connections without a request; with half also those
+// whose request is not here whole; or all. fasthttp itself takes a connection
+// that has had no request for idle only after five seconds.
+func (c *calls) closeConns(half, all bool) {
 	c.mu.Lock()
 	var list []*conn
 	for cn := range c.conns {
-		if all || !cn.busy.Load() {
+		if all || !cn.busy.Load() || half && !cn.arrived.Load() {
 			list = append(list, cn)
 		}
 	}
@@ -132,8 +135,9 @@ func (c *calls) beginDrain() (ln net.Listener, first bool) {
 
 // Drain ends the server. At once it is not ready, refuses new requests and
 // takes no connections; requests under way may end within the grace, or until
-// ctx ends, and are cut then, for which it returns ErrGrace. It returns when
-// all is over; further calls wait for the first.
+// ctx ends, and are cut then, for which it returns ErrGrace. Requests that are
+// still being sent have a second. It returns when all is over; further calls
+// wait for the first.
 func (s *Server) Drain(ctx context.Context) error {
 	c := &s.calls
 	ln, first := c.beginDrain()
@@ -162,11 +166,11 @@ func (s *Server) shut(ctx context.Context) error {
 	go func() { down <- s.http.ShutdownWithContext(stop) }()
 	tick := time.NewTicker(drainPoll)
 	defer tick.Stop()
-	over := grace.Done()
+	over, begun := grace.Done(), time.Now()
 	var result error
 	var cutAt time.Time
 	for {
-		s.calls.closeConns(!cutAt.IsZero() && time.Since(cutAt) > cutPatience)
+		s.calls.closeConns(time.Since(begun) > arrivalTime, !cutAt.IsZero() && time.Since(cutAt) > cutPatience)
 		select {
 		case err := <-down:
 			return errors.Join(result, err)

@@ -184,3 +184,52 @@ func TestRequestsOnKeptConnectionsAreRefusedInADrain(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestHalfSentRequestsHoldNoDrainUp(t *testing.T) {
+	w := start(t)
+	goOn := make(chan struct{})
+	w.join(t, "w1", serve(t, func(p *peer) {
+		if _, ok := p.next(); ok {
+			<-goOn
+			p.say(plain("{}"))
+		}
+	}).url)
+	whole := w.raw(t, post(chatPath, chatBody))
+	kept := w.raw(t, "GET /health HTTP/1.1\r\nHost: r\r\n\r\n")
+	readUntil(t, kept, `"ok"`)
+	half := []net.Conn{kept}
+	for _, send := range []string{
+		"POST " + chatPath + " HTTP/1.1\r\nHo",
+		"POST " + chatPath + " HTTP/1.1\r\nHost: r\r\nContent-Length: 100\r\n\r\n",
+		"POST " + chatPath + " HTTP/1.1\r\nHost: r\r\nContent-Length: 100\r\n\r\n{",
+		"POST " + chatPath + " HTTP/1.1\r\nHost: r\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{",
+		"POST /nope HTTP/1.1\r\nHost: r\r\nContent-Length: 100\r\n\r\n{",
+	} {
+		half = append(half, w.raw(t, send))
+	}
+	if _, err := io.WriteString(kept, "GET /hea"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "booking", func() bool { return w.active("w1") == 1 })
+	drained := make(chan error, 1)
+	go func() { drained <- w.Drain(context.Background()) }()
+	begun := time.Now()
+	for i, nc := range half {
+		_, _ = io.ReadAll(nc)
+		if took := time.Since(begun); took > 3*time.Second {
+			t.Errorf("connection %d stayed for %v", i, took)
+		}
+	}
+	select {
+	case err := <-drained:
+		t.Fatalf("drained with a request under way: %v", err)
+	default:
+	}
+	close(goOn)
+	if b, err := io.ReadAll(whole); err != nil || !strings.HasPrefix(string(b), "HTTP/1.1 200 ") {
+		t.Errorf("%q, %v", b, err)
+	}
+	if err := wait(t, "drain", drained); err != nil {
+		t.Error(err)
+	}
+}

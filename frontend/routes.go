@@ -34,6 +34,9 @@ func (s *Server) routeTable() map[string]*route {
 // handle serves one request. A panic costs the request, never the process.
 func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	x := s.open(ctx)
+	if ctx.Request.BodyStream() == nil {
+		x.arrived()
+	}
 	defer func() {
 		if p := recover(); p != nil {
 			// The value of a panic may quote the request; the stack does not.
