@@ -27,14 +27,9 @@ const keepPatience = time.Second
 // answer. again means that another worker is to be asked; then err says why,
 // nil for a refusal that is kept as the answer.
 func (s *Server) forward(x *exchange, sel *core.Selection) (again bool, err error) {
-	ep, err := s.endpoints.of(sel.Endpoint)
-	if err != nil {
-		s.log.Error("worker has no usable address", "worker", sel.Name, "request", x.id, "err", err)
-		return false, err
-	}
 	pinRank(&x.ctx.Request.Header, sel.Worker.Rank, sel.Ranks)
 	resp := &x.ctx.Response
-	body, err := s.upstream.Do(&x.call, ep, &x.ctx.Request, &resp.Header)
+	body, err := s.send(x, sel)
 	if err != nil {
 		if e, ok := errors.AsType[*upstream.Error](err); ok {
 			s.unreached(x, sel, e)
@@ -61,6 +56,16 @@ func (s *Server) forward(x *exchange, sel *core.Selection) (again bool, err erro
 		return false, err
 	}
 	return false, nil
+}
+
+// send begins an attempt. A worker whose address cannot be read is one that
+// cannot be reached.
+func (s *Server) send(x *exchange, sel *core.Selection) (*upstream.Body, error) {
+	ep, err := s.endpoints.of(sel.Endpoint)
+	if err != nil {
+		return nil, &upstream.Error{Phase: upstream.PhaseDial, Err: err}
+	}
+	return s.upstream.Do(&x.call, ep, &x.ctx.Request, &x.ctx.Response.Header)
 }
 
 // dress turns the head of the worker's answer into the client's.

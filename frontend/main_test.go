@@ -145,6 +145,7 @@ type setup struct {
 	tokens   tokens
 	model    func(string) bool
 	level    slog.Level
+	selector func(*core.SelectionCore) frontend.Selector
 	patience time.Duration // for a request to arrive; 0 leaves it
 }
 
@@ -152,6 +153,7 @@ func start(t testing.TB, change ...func(*setup)) *world {
 	t.Helper()
 	su := setup{frontend: frontend.DefaultConfig(), upstream: upstream.DefaultConfig(), policy: "builtin:least-load", level: slog.LevelDebug}
 	su.model = func(string) bool { return su.tokens.answer != nil }
+	su.selector = func(c *core.SelectionCore) frontend.Selector { return c }
 	for _, f := range change {
 		f(&su)
 	}
@@ -167,7 +169,7 @@ func start(t testing.TB, change ...func(*setup)) *world {
 	log := slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: su.level}))
 	w.core = core.New(core.DefaultConfig(), core.SelectionHost{Telemetry: w.released}, static{handle}, core.NoIndex{}, log)
 	w.upstream = upstream.New(su.upstream)
-	if w.Server, err = frontend.New(su.frontend, w.core, su.tokens, w.upstream, su.model, log, w.metrics); err != nil {
+	if w.Server, err = frontend.New(su.frontend, su.selector(w.core), su.tokens, w.upstream, su.model, log, w.metrics); err != nil {
 		t.Fatal(err)
 	}
 	if su.patience > 0 {

@@ -1,12 +1,16 @@
 package frontend_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/routerd/routerd/core"
+	"github.com/routerd/routerd/frontend"
 )
 
 // inTurn makes two workers that answer a request's attempts with one raw answer
@@ -125,5 +129,39 @@ func TestALongRefusalIsRelayedHoweverSlow(t *testing.T) {
 	}).url)
 	if got := w.chat(t, "x-routerd-allow", "w1"); got.status != 503 || got.body != body+"tail" {
 		t.Errorf("%d, %d bytes", got.status, len(got.body))
+	}
+}
+
+// misaddressed gives worker w1 an address that nobody can read.
+type misaddressed struct{ *core.SelectionCore }
+
+func (m misaddressed) Select(ctx context.Context, req *core.Request) (*core.Selection, error) {
+	sel, err := m.SelectionCore.Select(ctx, req)
+	if err == nil && sel.Name == "w1" {
+		sel.Endpoint = "ftp://user:SECRET@nowhere"
+	}
+	return sel, err
+}
+
+func TestAWorkerWithoutAUsableAddressCountsAsUnreached(t *testing.T) {
+	w := start(t, func(s *setup) {
+		s.selector = func(c *core.SelectionCore) frontend.Selector { return misaddressed{c} }
+	})
+	w.join(t, "w1", "http://127.0.0.1:9")
+	checkError(t, w.chat(t), 503, "worker_unreachable")
+	if n := len(w.core.Partitions()[0].Ranks[0].Reasons); n == 0 {
+		t.Error("the worker is not inhibited")
+	}
+	w.join(t, "w2", answering(t, plain("{}")).url)
+	for range 4 {
+		if got := w.chat(t); got.status != 200 {
+			t.Errorf("%+v", got)
+		}
+	}
+	if n := w.metric(t, "routerd_frontend_worker_failures_total", "w1"); n == 0 {
+		t.Error("no failure was counted")
+	}
+	if strings.Contains(w.log.String(), "SECRET") {
+		t.Errorf("log: %s", w.log)
 	}
 }
