@@ -22,6 +22,10 @@ type metrics struct {
 
 	mu     sync.RWMutex // guards models
 	models map[string]*modelMetrics
+
+	failing sync.Mutex          // guards all below
+	failed  map[string]struct{} // workers with a series of failures
+	swept   int                 // how many that were after the last sweep
 }
 
 // modelMetrics are the handles of one model.
@@ -53,6 +57,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		retries:   prometheus.NewCounter(opts("retries_total", "Further attempts on another worker.")),
 		failures:  prometheus.NewCounterVec(opts("worker_failures_total", "Attempts that failed at the worker, before or within the answer."), []string{"worker"}),
 		models:    map[string]*modelMetrics{},
+		failed:    map[string]struct{}{},
 	}
 	for _, c := range []prometheus.Collector{m.requests, m.inFlight, m.first, m.duration, m.tokens, m.cancelled, m.retries, m.failures} {
 		if err := reg.Register(c); err != nil {
@@ -118,4 +123,26 @@ func codeLabel(status int) string {
 	return strconv.Itoa(status)
 }
 
-func (m *metrics) workerFailed(name string) { m.failures.WithLabelValues(name).Inc() }
+// workerFailed counts a failure. The series of workers that are no longer known
+// go when new names have come: an eighth more than were left the last time, so
+// that a fleet that fails as a whole does not ask for each of its workers.
+func (m *metrics) workerFailed(name string, known func() map[string]struct{}) {
+	m.failures.WithLabelValues(name).Inc()
+	m.failing.Lock()
+	defer m.failing.Unlock()
+	if _, ok := m.failed[name]; ok {
+		return
+	}
+	m.failed[name] = struct{}{}
+	if len(m.failed) <= m.swept+m.swept/8 {
+		return
+	}
+	now := known()
+	for old := range m.failed {
+		if _, ok := now[old]; !ok && old != name {
+			m.failures.DeleteLabelValues(old)
+			delete(m.failed, old)
+		}
+	}
+	m.swept = len(m.failed)
+}

@@ -82,7 +82,18 @@ func (s *Server) brokeOff(x *exchange, sel *core.Selection, err error) {
 	if x.cause(nil) != nil {
 		return
 	}
-	s.metrics.workerFailed(sel.Name)
+	s.metrics.workerFailed(sel.Name, s.workers)
 	s.log.Warn("worker failed", "worker", sel.Name, "rank", sel.Worker.Rank, "request", x.id,
 		"attempt", x.req.Attempt, "err", err)
+}
+
+// workers are the names that the core knows.
+func (s *Server) workers() map[string]struct{} {
+	names := map[string]struct{}{}
+	for _, p := range s.core.Partitions() {
+		for _, r := range p.Ranks {
+			names[r.Name] = struct{}{}
+		}
+	}
+	return names
 }

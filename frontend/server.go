@@ -25,6 +25,8 @@ type Selector interface {
 	Select(ctx context.Context, req *core.Request) (*core.Selection, error)
 	ResolveModel(name, group string) (key fleet.PartitionKey, adapter string, ok bool)
 	Models(group string) []core.ModelCard
+	// Partitions names the workers that are known.
+	Partitions() []core.PartitionView
 	// Inhibit reports a worker that could not be reached, Reached one that
 	// answered.
 	Inhibit(id fleet.WorkerID)
