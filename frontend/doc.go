@@ -7,6 +7,9 @@
 //
 //   - a request's body is scanned once for the routing fields and goes to the
 //     worker byte for byte; an answer is never re-encoded;
+//   - memory for a body grows with the bytes that come, up to Config.MaxBody; an
+//     answer is held whole only for an HTTP/1.0 client and only if its length is
+//     not known, up to 8 MiB, else the client is told 502 answer_too_long;
 //   - a booking is released exactly once, at the end of its attempt or of the
 //     answer's stream, whoever ends it;
 //   - a client that goes ends its request in whatever phase that is;

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"slices"
 	"strconv"
 	"time"
 
@@ -86,7 +87,7 @@ func (s *Server) relay(x *exchange) error {
 	x.meter.begin(isEvents(resp.Header.ContentType()), x.sel.BlockSize)
 	size := x.body.Size()
 	switch {
-	case x.old:
+	case x.old && size < 0:
 		return s.relayWhole(x)
 	case x.ended: // a refusal that was kept in vain
 		x.answerKept()
@@ -134,13 +135,14 @@ func (x *exchange) readFirst(size int64) error {
 	return nil
 }
 
-// relayWhole serves a client of HTTP/1.0, which knows no chunks: the answer is
-// held until it is complete.
+// relayWhole serves a client of HTTP/1.0, which knows no chunks: an answer whose
+// length is not known is held until it is complete, up to maxPlainBytes.
 func (s *Server) relayWhole(x *exchange) error {
-	all, err := io.ReadAll(io.LimitReader(x.body, maxPlainBytes+1))
+	rest, err := io.ReadAll(io.LimitReader(x.body, maxPlainBytes+1))
 	if err != nil {
 		return err
 	}
+	all := append(slices.Clip(x.head), rest...)
 	if len(all) > maxPlainBytes {
 		return errTooLong
 	}

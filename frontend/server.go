@@ -50,7 +50,7 @@ const (
 	surfaceName   = "frontend"
 	linger        = time.Second // for a client that still sends what was refused
 	lingerAtMost  = 64 << 20    // bytes that are read away meanwhile
-	maxPlainBytes = 64 << 20    // of an answer that has to be held whole
+	maxPlainBytes = 8 << 20     // of an answer that has to be held whole
 )
 
 // Server is the OpenAI-compatible surface. Its methods are safe for concurrent

@@ -335,6 +335,30 @@ func TestAnHTTP10ClientGetsAWholeAnswer(t *testing.T) {
 	}
 }
 
+func TestAnHTTP10ClientGetsLongAnswersOnlyOfKnownLength(t *testing.T) {
+	w := start(t)
+	for name, c := range map[string]struct {
+		raw    string
+		status string
+		bytes  int
+	}{
+		"known":   {plain(strings.Repeat("x", 9<<20)), "200", 9 << 20},
+		"chunked": {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + strings.Repeat(chunk(strings.Repeat("x", 1<<20)), 9) + lastChunk, "502", 0},
+		"short":   {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + strings.Repeat(chunk(strings.Repeat("x", 1<<20)), 7) + lastChunk, "200", 7 << 20},
+		"refusal": {"HTTP/1.1 503 Busy\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk(strings.Repeat("x", 100<<10)) + lastChunk, "503", 100 << 10},
+	} {
+		w.join(t, name, answering(t, c.raw).url)
+		b, err := io.ReadAll(w.raw(t, strings.Replace(post(chatPath, chatBody, "x-routerd-allow: "+name), "HTTP/1.1", "HTTP/1.0", 1)))
+		head, body, _ := strings.Cut(string(b), "\r\n\r\n")
+		if err != nil || !strings.HasPrefix(head, "HTTP/1.1 "+c.status) || c.bytes != strings.Count(body, "x") && c.bytes > 0 {
+			t.Errorf("%s: %.200q, %d bytes, %v", name, head, len(body), err)
+		}
+		if c.bytes == 0 && !strings.Contains(body, "answer_too_long") {
+			t.Errorf("%s: %.200q", name, body)
+		}
+	}
+}
+
 func TestManyStreamsEndWithNoBookingLeft(t *testing.T) {
 	w := start(t)
 	for i := range 4 {
