@@ -91,7 +91,7 @@ func TestH1_TwoFramingsAreRefusedAndEndTheConnection(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer c.Close()
+			t.Cleanup(func() { _ = c.Close() })
 			if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
 				t.Fatal(err)
 			}

@@ -22,11 +22,16 @@ import (
 
 // Selector is what the frontend asks the core for.
 type Selector interface {
+	WorkerReports
 	Select(ctx context.Context, req *core.Request) (*core.Selection, error)
 	ResolveModel(name, group string) (key fleet.PartitionKey, adapter string, ok bool)
 	Models(group string) []core.ModelCard
 	// Partitions names the workers that are known.
 	Partitions() []core.PartitionView
+}
+
+// WorkerReports hears how workers answered.
+type WorkerReports interface {
 	// Inhibit reports a worker that could not be reached, Reached one that
 	// answered.
 	Inhibit(id fleet.WorkerID)

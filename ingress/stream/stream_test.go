@@ -177,19 +177,23 @@ func TestAReplayThatContradictsTheLiveMessageIsNotAskedForInARow(t *testing.T) {
 		{"an answer with a hole", "up end 0 0:x a:0:y a:3:y end", "ask 0 0:p0 clear ask 0 0:y 3:y", want{state: "degraded", reason: "non_contiguous", last: 3, starts: 1, failed: "non_contiguous"}},
 		{
 			"tries are bounded and their delay grows", "up end 0 0:x a:0:y end +1s a:0:y end +1s +1s a:0:y end +1m 1:y",
-			"ask 0 0:p0 clear ask 0 0:y clear ask 0 0:y clear ask 0 0:y 1:y", want{state: "degraded", reason: "restart_in_doubt", last: 1, dups: 1, starts: 3},
+			"ask 0 0:p0 clear ask 0 0:y clear ask 0 0:y clear ask 0 0:y 1:y",
+			want{state: "degraded", reason: "restart_in_doubt", last: 1, dups: 1, starts: 3},
 		},
 		{
 			"other first messages do not shorten the delay", "up end 0 0:x a:0:y end 0:z 0:x 0:z +999ms +1ms a:0:z end",
-			"ask 0 0:p0 clear ask 0 0:y clear ask 0 0:z", want{state: "live", trusted: true, starts: 2},
+			"ask 0 0:p0 clear ask 0 0:y clear ask 0 0:z",
+			want{state: "live", trusted: true, starts: 2},
 		},
 		{
 			"an engine that restarts twice is replayed after the delay", "up end 0 0:m 0:n a:0:m end 1:n +1s a:0:n a:1:n end 2:n",
-			"ask 0 0:p0 clear ask 0 0:m 1:n clear ask 0 0:n 1:n 2:n", want{state: "live", trusted: true, last: 2, starts: 2},
+			"ask 0 0:p0 clear ask 0 0:m 1:n clear ask 0 0:n 1:n 2:n",
+			want{state: "live", trusted: true, last: 2, starts: 2},
 		},
 		{
 			"a restart long after another is replayed at once", "up end 0 0:m a:0:m end +1m 0:n a:0:n end",
-			"ask 0 0:p0 clear ask 0 0:m clear ask 0 0:n", want{state: "live", trusted: true, starts: 2},
+			"ask 0 0:p0 clear ask 0 0:m clear ask 0 0:n",
+			want{state: "live", trusted: true, starts: 2},
 		},
 		{"a clear and a later restart heal", "up end 0 0:x a:0:y end +1s a:0:y end +2s a:0:y end 1:clear", "ask 0 0:p0 clear ask 0 0:y clear ask 0 0:y clear ask 0 0:y 1:clear", want{state: "live", trusted: true, last: 1, dups: 1, starts: 3}},
 	})
