@@ -67,6 +67,7 @@ func TestBodiesOfAnySizeArriveWhole(t *testing.T) {
 }
 
 func TestABodyThatDoesNotComeIsAnswered408(t *testing.T) {
+	t.Parallel()
 	w := start(t, func(s *setup) { s.patience = 100 * time.Millisecond })
 	wk := answering(t, plain("{}"))
 	w.join(t, "w1", wk.url)

@@ -186,6 +186,7 @@ func TestRequestsOnKeptConnectionsAreRefusedInADrain(t *testing.T) {
 }
 
 func TestHalfSentRequestsHoldNoDrainUp(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	goOn := make(chan struct{})
 	w.join(t, "w1", serve(t, func(p *peer) {

@@ -72,9 +72,11 @@ func TestOfTwoRefusalsHeaderAndBodyBelongTogether(t *testing.T) {
 }
 
 func TestARefusalThatDoesNotEndIsTriedElsewhere(t *testing.T) {
+	t.Parallel()
 	const begun = "HTTP/1.1 503 Service Unavailable\r\nX-From: refused\r\nContent-Length: 100\r\n\r\npart"
 	for name, stays := range map[string]bool{"breaks off": false, "stalls": true} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := start(t)
 			var asked, good atomic.Int64
 			good.Store(1) // the attempt that is answered
@@ -116,6 +118,7 @@ func TestARefusalThatDoesNotEndIsTriedElsewhere(t *testing.T) {
 }
 
 func TestALongRefusalIsRelayedHoweverSlow(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	body := strings.Repeat("x", 64<<10)
 	w.join(t, "w2", answering(t, plain("{}")).url)
