@@ -259,9 +259,9 @@ func TestS7_AnEventOfThreeMebibytesPassesInLittleMemory(t *testing.T) {
 			return
 		}
 		p.say(sse + chunk("data: {\"x\":\""))
-		piece := chunk(strings.Repeat("x", 16<<10))
+		piece := []byte(chunk(strings.Repeat("x", 16<<10))) // say would copy it each time
 		for range size / (16 << 10) {
-			p.say(piece)
+			_, _ = p.Write(piece)
 		}
 		p.say(chunk("\"}\n\n") + event(`{"usage":{"completion_tokens":9}}`) + event("[DONE]") + lastChunk)
 		p.closedByRouter()
