@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"time"
 
 	"golang.org/x/sync/semaphore"
 
@@ -104,7 +106,9 @@ func refusesMessages(status int, answer []byte) bool {
 func (t *Tokenizer) refuse(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.refusing[name] = true
+	now := time.Now()
+	maps.DeleteFunc(t.refusing, func(_ string, until time.Time) bool { return now.After(until) })
+	t.refusing[name] = now.Add(refusalHolds)
 }
 
 func (t *Tokenizer) slotsOf(key fleet.PartitionKey) *semaphore.Weighted {

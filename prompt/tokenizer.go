@@ -95,7 +95,7 @@ type Tokenizer struct {
 	mu       sync.Mutex
 	closed   bool
 	slots    map[fleet.PartitionKey]*semaphore.Weighted
-	refusing map[string]bool // workers by name whose /tokenize refuses messages
+	refusing map[string]time.Time // workers by name whose /tokenize refuses messages → when that is asked again
 }
 
 // New makes a Tokenizer; cfg must be valid.
@@ -115,7 +115,7 @@ func New(cfg Config, workers Workers, poster Poster, reg prometheus.Registerer) 
 	running, stop := context.WithCancel(context.Background())
 	return &Tokenizer{
 		cfg: cfg, workers: workers, poster: poster, cache: cache, metrics: newMetrics(reg), running: running, stop: stop,
-		slots: map[fleet.PartitionKey]*semaphore.Weighted{}, refusing: map[string]bool{},
+		slots: map[fleet.PartitionKey]*semaphore.Weighted{}, refusing: map[string]time.Time{},
 	}, nil
 }
 
@@ -174,19 +174,16 @@ func (t *Tokenizer) enter() bool {
 	return true
 }
 
-// Refusing tells whether the worker called name has refused to tokenise
+// refusalHolds is how long an engine that refused messages is not asked again:
+// it may be another one by then.
+const refusalHolds = 10 * time.Minute
+
+// Refusing tells whether the worker called name has lately refused to tokenise
 // messages.
 func (t *Tokenizer) Refusing(name string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.refusing[name]
-}
-
-// Forget drops what is known of the worker called name.
-func (t *Tokenizer) Forget(name string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.refusing, name)
+	return time.Now().Before(t.refusing[name])
 }
 
 // Close cancels the calls that are under way and waits for them. It is

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -203,10 +204,6 @@ func TestFailuresAreOutcomesAndNotCached(t *testing.T) {
 			if refusing := tok.Refusing("w1"); refusing != (c.want == prompt.Unsupported) {
 				t.Errorf("Refusing is %t", refusing)
 			}
-			tok.Forget("w1")
-			if tok.Refusing("w1") {
-				t.Error("still refusing after Forget")
-			}
 		})
 	}
 }
@@ -220,6 +217,25 @@ func TestAnEmptyPromptMayHaveNoTokens(t *testing.T) {
 			t.Errorf("%s: got %v %s, want fresh", in.Fields[0].Value, ids, got)
 		}
 	}
+}
+
+func TestARefusalIsForgottenAfterTenMinutes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &engine{status: 404}
+		tok := newTokenizer(t, oneWorker(true), e, nil)
+		tok.Tokenize(t.Context(), key, chat(`[1]`))
+		<-time.After(9 * time.Minute)
+		tok.Tokenize(t.Context(), key, chat(`[2]`))
+		if !tok.Refusing("w1") || e.calls() != 1 {
+			t.Errorf("after 9 minutes: refusing %t, %d calls", tok.Refusing("w1"), e.calls())
+		}
+		<-time.After(2 * time.Minute)
+		tok.Tokenize(t.Context(), key, chat(`[3]`))
+		if e.calls() != 2 {
+			t.Errorf("after 11 minutes: %d calls, want 2", e.calls())
+		}
+		tok.Close()
+	})
 }
 
 func TestAtMostTheConfiguredCallsRunAtOnce(t *testing.T) {

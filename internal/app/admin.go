@@ -18,6 +18,7 @@ import (
 	"github.com/routerd/routerd/host"
 	"github.com/routerd/routerd/host/store"
 	"github.com/routerd/routerd/internal/config"
+	"github.com/routerd/routerd/prompt"
 )
 
 // adminModule is the admin API. It starts before the frontend and stops after
@@ -51,6 +52,7 @@ type adminParts struct {
 	Modules    *store.Store
 	Policies   *host.PolicySource
 	Workers    *catalog.Reconciler
+	Tokenizer  *prompt.Tokenizer
 	Source     *api.Source
 	Core       *core.SelectionCore
 	Caches     *caches
@@ -75,7 +77,7 @@ func newAdmin(p adminParts) (*admin.Server, error) {
 	ac := admin.DefaultConfig()
 	ac.MaxBody, ac.MetricsPublic, ac.Token = int64(p.Configured.Admin.MaxBody), p.Configured.Admin.MetricsPublic, token
 	return admin.New(ac, admin.Parts{
-		Modules: p.Modules, Policies: p.Policies, Workers: p.Workers, WorkerSource: p.Source, Partitions: p.Core,
+		Modules: p.Modules, Policies: p.Policies, Workers: workerList{p.Workers, p.Tokenizer}, WorkerSource: p.Source, Partitions: p.Core,
 		Kv: p.Caches, Decisions: p.Core.Decisions(), Metrics: p.Gatherer, Ready: p.Readiness.check,
 	}, p.Log.With("component", "admin"))
 }

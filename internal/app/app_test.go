@@ -295,3 +295,28 @@ func TestTheTokenFileIsMadeForTheOwnerAlone(t *testing.T) {
 		t.Errorf("mode %v, %v", info.Mode(), err)
 	}
 }
+
+func TestAnEngineThatTokenisesNoMessagesIsShown(t *testing.T) {
+	url := serveWorker(t, func() {})
+	cfg := settings(t)
+	rec, err := fleet.Record{Name: "w1", URL: url, Model: "m", BlockSize: 16}.Normalised()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Workers.Static = []fleet.Record{rec}
+	a := start(t, cfg)
+	defer func() { _ = a.Stop(t.Context()) }()
+	resp, err := client.Post(a.FrontendURL()+"/v1/chat/completions", "application/json",
+		strings.NewReader(`{"model":"m","messages":[{"role":"user","content":"a long enough question"}]}`))
+	if err != nil || resp.Body.Close() != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("%v, status %d", err, resp.StatusCode)
+	}
+	var got struct {
+		Lifecycle string   `json:"lifecycle"`
+		Reasons   []string `json:"reasons"`
+	}
+	admin(t, a, "/v1/workers/w1", &got)
+	if got.Lifecycle != "ready" || len(got.Reasons) != 1 || got.Reasons[0] != "tokenize_unsupported" {
+		t.Errorf("got %+v", got)
+	}
+}

@@ -238,14 +238,18 @@ func talkingPolicies(t *testing.T, log *slog.Logger) *host.PolicySource {
 	return ps
 }
 
-// serveWorker answers one completion on each connection after seen was called.
+// serveWorker is an engine without /tokenize; before an answer seen is called.
 func serveWorker(t *testing.T, seen func()) (url string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/tokenize" {
+			http.NotFound(w, r)
+			return
+		}
 		seen()
 		_, _ = fmt.Fprint(w, `{"choices":[{"text":"x"}],"usage":{"prompt_tokens":8,"completion_tokens":1}}`)
 	})}
