@@ -107,6 +107,9 @@ func (w walker) object(t reflect.Type, path string, depth int) error {
 			return &fleet.FieldError{Field: field, Value: clip(key), Allowed: "the fields " + strings.Join(slices.Sorted(maps.Keys(fields)), ", ")}
 		case t != nil && t.Kind() == reflect.Map:
 			of = t.Elem()
+			if n, err := strconv.Atoi(key); t.Key().Kind() == reflect.Int && (err != nil || strconv.Itoa(n) != key) {
+				return &fleet.FieldError{Field: field, Value: clip(key), Allowed: "a whole number without leading zeros"}
+			}
 		}
 		seen[key] = true
 		if err := w.value(of, field, depth+1); err != nil {
