@@ -106,9 +106,10 @@ func withoutUser(raw string) string {
 	return scheme + "://…" + raw[at:]
 }
 
-// checkEndpoint refuses what a ZMQ socket cannot connect to, and forms of ZMQ
-// that mean more than one peer.
-func checkEndpoint(field, endpoint string) error {
+// CheckEndpoint refuses an event or replay endpoint that a ZMQ socket cannot
+// connect to, and forms of ZMQ that mean more than one peer. The *FieldError
+// names field.
+func CheckEndpoint(field, endpoint string) error {
 	if !reachable(endpoint) {
 		return &FieldError{Field: field, Value: withoutUser(endpoint), Allowed: "tcp://HOST:PORT or ipc://PATH, at most 256 bytes, without '?' and ';'"}
 	}

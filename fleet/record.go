@@ -153,7 +153,7 @@ func (r Record) checkParts() error {
 					Allowed: fmt.Sprintf("ranks %d to %d (dp_start, dp_size)", r.DPStart, r.DPStart+r.DPSize-1),
 				}
 			}
-			if err := checkEndpoint(fmt.Sprintf("%s.%d", m.field, rank), m.urls[rank]); err != nil {
+			if err := CheckEndpoint(fmt.Sprintf("%s.%d", m.field, rank), m.urls[rank]); err != nil {
 				return err
 			}
 		}

@@ -10,26 +10,26 @@ import (
 // Config bounds the sockets and replays of a DirectIngress.
 type Config struct {
 	// Owners is the number of goroutines that own sockets, 1 to 64.
-	Owners int `koanf:"owners"`
+	Owners int
 	// RcvHWM is how many messages ZeroMQ keeps for a socket before the publisher's are lost, 1 to 10,000,000.
-	RcvHWM int `koanf:"rcv_hwm"`
+	RcvHWM int
 	// ReconnectIvl and ReconnectIvlMax bound the delay between attempts to connect, 1ms to 1h.
-	ReconnectIvl    time.Duration `koanf:"reconnect_ivl"`
-	ReconnectIvlMax time.Duration `koanf:"reconnect_ivl_max"`
+	ReconnectIvl    time.Duration
+	ReconnectIvlMax time.Duration
 	// Heartbeat is how often a silent connection is probed; after three probes without an answer it counts as lost.
 	// 100ms to 1h.
-	Heartbeat time.Duration `koanf:"heartbeat"`
+	Heartbeat time.Duration
 	// ReplayTimeout is how long a replay may stay silent before it counts as incomplete, 10ms to 10m. A whole one may
 	// take 60 times as long.
-	ReplayTimeout time.Duration `koanf:"replay_timeout"`
+	ReplayTimeout time.Duration
 	// ReplayRetryMin and ReplayRetryMax bound the delay before an incomplete replay is asked for again, 1ms to 1h.
-	ReplayRetryMin time.Duration `koanf:"replay_retry_min"`
-	ReplayRetryMax time.Duration `koanf:"replay_retry_max"`
+	ReplayRetryMin time.Duration
+	ReplayRetryMax time.Duration
 	// ReplayTries is how many replays in a row may bring nothing new before the missing is given up, 1 to 1,000.
-	ReplayTries int `koanf:"replay_tries"`
+	ReplayTries int
 	// BufferMessages and BufferBytes bound what a stream keeps while a replay runs, from 16 messages and 64 KiB on.
-	BufferMessages int `koanf:"buffer_messages"`
-	BufferBytes    int `koanf:"buffer_bytes"`
+	BufferMessages int
+	BufferBytes    int
 }
 
 // DefaultConfig returns the configuration that is used when nothing is set.

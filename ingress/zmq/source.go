@@ -2,9 +2,6 @@ package zmq
 
 import (
 	"fmt"
-	"net"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/routerd/routerd/fleet"
@@ -14,9 +11,6 @@ import (
 
 // EngineLLMD is the engine whose array events name the root of a chain by parent 0.
 const EngineLLMD = "llm-d"
-
-// maxEndpoint is the longest endpoint that is accepted, in bytes.
-const maxEndpoint = 512
 
 // Sink takes what a publisher's stream says. Its methods are called from one goroutine for each registration and must
 // not call back into the DirectIngress.
@@ -57,35 +51,14 @@ func (s *Source) validate() error {
 	if s.Sink == nil {
 		return fmt.Errorf("register events of worker %s: no sink", s.Worker)
 	}
-	if err := checkEndpoint("kv_events", s.Endpoint); err != nil {
+	if err := fleet.CheckEndpoint("kv_events", s.Endpoint); err != nil {
 		return fmt.Errorf("register events of worker %s: %w", s.Worker, err)
 	}
 	if s.Replay == "" {
 		return nil
 	}
-	if err := checkEndpoint("replay", s.Replay); err != nil {
+	if err := fleet.CheckEndpoint("replay", s.Replay); err != nil {
 		return fmt.Errorf("register events of worker %s: %w", s.Worker, err)
-	}
-	return nil
-}
-
-func checkEndpoint(field, endpoint string) error {
-	bad := func() error {
-		return fmt.Errorf("%s: %q: allowed are tcp://HOST:PORT and ipc://PATH", field, endpoint[:min(len(endpoint), 100)])
-	}
-	if len(endpoint) > maxEndpoint || strings.ContainsAny(endpoint, "\x00\n;") {
-		return bad()
-	}
-	if path, ok := strings.CutPrefix(endpoint, "ipc://"); ok && path != "" {
-		return nil
-	}
-	address, ok := strings.CutPrefix(endpoint, "tcp://")
-	if !ok {
-		return bad()
-	}
-	host, port, err := net.SplitHostPort(address)
-	if n, perr := strconv.ParseUint(port, 10, 16); err != nil || perr != nil || n == 0 || host == "" {
-		return bad()
 	}
 	return nil
 }
