@@ -3,6 +3,8 @@ package meter_test
 import (
 	"encoding/binary"
 	"math"
+
+	"github.com/routerd/routerd/host/wasmtest"
 )
 
 // A small writer of wasm modules for tests. It writes whatever it is told, right or wrong.
@@ -32,19 +34,9 @@ func cat(parts ...any) []byte {
 	return out
 }
 
-func uleb(v uint64) []byte { return binary.AppendUvarint(nil, v) }
+func uleb(v uint64) []byte { return wasmtest.Uleb(v) }
 
-func sleb(v int64) []byte {
-	var out []byte
-	for {
-		c := byte(v & 0x7f)
-		v >>= 7
-		if v == 0 && c&0x40 == 0 || v == -1 && c&0x40 != 0 {
-			return append(out, c)
-		}
-		out = append(out, c|0x80)
-	}
-}
+func sleb(v int64) []byte { return wasmtest.Sleb(v) }
 
 func str(s string) []byte { return cat(uleb(uint64(len(s))), s) }
 

@@ -176,28 +176,6 @@ func dial(t *testing.T, base string) net.Conn {
 	return c
 }
 
-// reply is an answer, read whole.
-type reply struct {
-	status int
-	header http.Header
-	body   []byte
-}
-
-// post sends raw bytes to a path of the frontend.
-func (r *router) post(path, body string) reply {
-	r.t.Helper()
-	resp, err := http.Post(r.frontend+path, "application/json", strings.NewReader(body))
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	answer, err := io.ReadAll(resp.Body)
-	_ = resp.Body.Close()
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return reply{resp.StatusCode, resp.Header, answer}
-}
-
 // metrics are the samples of the router's metrics by series.
 func (r *router) metrics() map[string]float64 {
 	r.t.Helper()

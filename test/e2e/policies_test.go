@@ -3,10 +3,8 @@
 package e2e_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -75,26 +73,6 @@ func refusedWith(t *testing.T, what string, status int, answer []byte) apiError 
 		t.Errorf("%s: got %d %.300s, want a 4xx with code and message", what, status, answer)
 	}
 	return got.Error
-}
-
-// raw makes an admin call and returns status and body as they are.
-func (r *router) raw(method, path string, body []byte) (int, []byte) {
-	r.t.Helper()
-	req, err := http.NewRequestWithContext(r.t.Context(), method, r.admin+path, bytes.NewReader(body))
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	req.Header.Set("Authorization", "Bearer "+r.token)
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	answer, err := io.ReadAll(resp.Body)
-	_ = resp.Body.Close()
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return resp.StatusCode, answer
 }
 
 // scorer is the specification of a policy with one scorer.

@@ -132,43 +132,70 @@ func (r *router) kill() {
 	<-r.ended
 }
 
-// call uses the admin API and returns the status; a body in out is decoded.
-func (r *router) call(method, path string, in, out any) int {
-	r.t.Helper()
-	var body io.Reader
-	switch v := in.(type) {
-	case nil:
-	case []byte:
-		body = bytes.NewReader(v)
-	default:
-		b, err := json.Marshal(v)
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		body = bytes.NewReader(b)
-	}
-	req, err := http.NewRequestWithContext(r.t.Context(), method, r.admin+path, body)
+// reply is an HTTP answer, read to its end.
+type reply struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// exchange makes one HTTP request.
+func exchange(t *testing.T, method, url string, header http.Header, body []byte) reply {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, bytes.NewReader(body))
 	if err != nil {
-		r.t.Fatal(err)
+		t.Fatal(err)
 	}
-	req.Header.Set("Authorization", "Bearer "+r.token)
+	if header != nil {
+		req.Header = header
+	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		r.t.Fatal(err)
+		t.Fatal(err)
 	}
 	answer, err := io.ReadAll(resp.Body)
 	_ = resp.Body.Close()
 	if err != nil {
-		r.t.Fatal(err)
+		t.Fatal(err)
 	}
-	if resp.StatusCode >= 300 {
-		r.t.Logf("%s %s: %d %s", method, path, resp.StatusCode, answer)
+	return reply{resp.StatusCode, resp.Header, answer}
+}
+
+// bodyOf is in as a request body: nothing, bytes as they are, else as JSON.
+func bodyOf(t *testing.T, in any) []byte {
+	t.Helper()
+	switch v := in.(type) {
+	case nil:
+		return nil
+	case []byte:
+		return v
+	}
+	b, err := json.Marshal(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// raw makes an admin call and returns status and body as they are.
+func (r *router) raw(method, path string, body []byte) (int, []byte) {
+	r.t.Helper()
+	a := exchange(r.t, method, r.admin+path, http.Header{"Authorization": {"Bearer " + r.token}}, body)
+	return a.status, a.body
+}
+
+// call uses the admin API and returns the status; a body in out is decoded.
+func (r *router) call(method, path string, in, out any) int {
+	r.t.Helper()
+	status, answer := r.raw(method, path, bodyOf(r.t, in))
+	if status >= 300 {
+		r.t.Logf("%s %s: %d %s", method, path, status, answer)
 	} else if out != nil {
 		if err := json.Unmarshal(answer, out); err != nil {
 			r.t.Fatalf("%s %s: %v in %s", method, path, err, answer)
 		}
 	}
-	return resp.StatusCode
+	return status
 }
 
 func (r *router) must(method, path string, in, out any) {
@@ -272,48 +299,25 @@ func worker(id int, name, model string, e *sim.Engine) string {
 // ask sends a JSON body to the frontend and returns status, headers and body.
 func (r *router) ask(path string, body any) (int, http.Header, []byte) {
 	r.t.Helper()
-	b, err := json.Marshal(body)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	resp, err := http.Post(r.frontend+path, "application/json", bytes.NewReader(b))
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	answer, err := io.ReadAll(resp.Body)
-	_ = resp.Body.Close()
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return resp.StatusCode, resp.Header, answer
+	a := r.post(path, string(bodyOf(r.t, body)))
+	return a.status, a.header, a.body
 }
 
-// engineJSON reads a route of an engine.
+// post sends raw bytes to a path of the frontend.
+func (r *router) post(path, body string) reply {
+	r.t.Helper()
+	return exchange(r.t, http.MethodPost, r.frontend+path, http.Header{"Content-Type": {"application/json"}}, []byte(body))
+}
+
+// engineJSON uses a route of an engine.
 func engineJSON(t *testing.T, e *sim.Engine, method, path string, in, out any) {
 	t.Helper()
-	var body io.Reader
-	if in != nil {
-		b, err := json.Marshal(in)
-		if err != nil {
-			t.Fatal(err)
-		}
-		body = bytes.NewReader(b)
-	}
-	req, err := http.NewRequestWithContext(t.Context(), method, e.URL()+path, body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer, err := io.ReadAll(resp.Body)
-	_ = resp.Body.Close()
-	if err != nil || resp.StatusCode >= 300 {
-		t.Fatalf("%s %s: %d %s %v", method, path, resp.StatusCode, answer, err)
+	a := exchange(t, method, e.URL()+path, nil, bodyOf(t, in))
+	if a.status >= 300 {
+		t.Fatalf("%s %s: %d %s", method, path, a.status, a.body)
 	}
 	if out != nil {
-		if err := json.Unmarshal(answer, out); err != nil {
+		if err := json.Unmarshal(a.body, out); err != nil {
 			t.Fatal(err)
 		}
 	}

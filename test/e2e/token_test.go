@@ -4,7 +4,6 @@ package e2e_test
 
 import (
 	"encoding/json"
-	"io"
 	"net"
 	"net/http"
 	"slices"
@@ -15,27 +14,16 @@ import (
 // as makes an admin call with an Authorization header of its own.
 func (r *router) as(authorization, method, path string) (int, string) {
 	r.t.Helper()
-	var body io.Reader
+	var body []byte
 	if method != http.MethodGet && method != http.MethodHead {
-		body = strings.NewReader("{}")
+		body = []byte("{}")
 	}
-	req, err := http.NewRequestWithContext(r.t.Context(), method, r.admin+path, body)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	header := http.Header{}
 	if authorization != "" {
-		req.Header.Set("Authorization", authorization)
+		header.Set("Authorization", authorization)
 	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	answer, err := io.ReadAll(resp.Body)
-	_ = resp.Body.Close()
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return resp.StatusCode, string(answer)
+	a := exchange(r.t, method, r.admin+path, header, body)
+	return a.status, string(a.body)
 }
 
 // Every route that the API's own description lists, with every method, wants
