@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -63,7 +63,9 @@ type Server struct {
 	conns  connections
 	cancel context.CancelCauseFunc // ends the calls
 
-	stopped atomic.Bool // Shutdown was called
+	mu       sync.Mutex // guards both below
+	stopped  bool       // Shutdown was called
+	listener net.Listener
 }
 
 // New makes a server. Nothing runs before Serve.
@@ -97,26 +99,55 @@ func New(cfg Config, parts Parts, log *slog.Logger) (*Server, error) {
 	return s, nil
 }
 
-// Serve answers the clients of ln until Shutdown and closes ln.
+// Serve answers the clients of ln until Shutdown and closes ln. After Shutdown
+// it closes ln at once.
 func (s *Server) Serve(ln net.Listener) error {
+	if !s.open(ln) {
+		return ln.Close()
+	}
 	err := s.http.Serve(listener{ln, &s.conns})
-	if err == nil && !s.stopped.Load() {
+	if s.isStopped() {
+		return nil // whatever the closed listener said
+	}
+	if err == nil {
 		err = errors.New("the listener was closed")
 	}
-	if err != nil {
-		return fmt.Errorf("serve admin API: %w", err)
-	}
-	return nil
+	return fmt.Errorf("serve admin API: %w", err)
+}
+
+// open remembers the listener; false after Shutdown.
+func (s *Server) open(ln net.Listener) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listener = ln
+	return !s.stopped
+}
+
+func (s *Server) isStopped() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stopped
+}
+
+// stop makes every further Serve end at once and returns the listener.
+func (s *Server) stop() net.Listener {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopped = true
+	return s.listener
 }
 
 // Shutdown takes no new connection and waits for the running calls, at most 5 s
 // and until ctx ends. Then they are cancelled and every connection is cut; that
 // is no error, since clients of this API can repeat what they asked.
 func (s *Server) Shutdown(ctx context.Context) error {
-	ctx, stop := context.WithTimeout(ctx, stopPatience)
-	defer stop()
-	s.stopped.Store(true)
+	ctx, cancel := context.WithTimeout(ctx, stopPatience)
+	defer cancel()
+	ln := s.stop()
 	err := s.http.ShutdownWithContext(ctx)
+	if ln != nil {
+		_ = ln.Close() // open only where the http server had not taken it over yet
+	}
 	s.cancel(errors.New("the admin API has stopped"))
 	if ctx.Err() != nil {
 		err = errors.Join(s.conns.closeAll(), s.waitCut())

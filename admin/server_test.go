@@ -176,3 +176,33 @@ func TestATargetInAbsoluteFormIsRoutedByItsPath(t *testing.T) {
 	b.raw(t, "GET http://elsewhere.test/v1/modules HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").
 		refused(t, http.StatusUnauthorized, "unauthorized", "bearer token")
 }
+
+// A server that is stopped before or while it begins to serve does not serve.
+func TestShutdownWinsOverAServeThatBegins(t *testing.T) {
+	parts := (&bench{dir: t.TempDir()}).parts(t)
+	cfg := admin.DefaultConfig()
+	cfg.Token = token
+	for range 200 {
+		srv, err := admin.New(cfg, parts, nopLog())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		served := make(chan error, 1)
+		go func() { served <- srv.Serve(ln) }()
+		if err := srv.Shutdown(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case err := <-served:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal("it serves after Shutdown")
+		}
+	}
+}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -84,11 +83,10 @@ func newAdmin(p adminParts) (*admin.Server, error) {
 
 // serveAdmin opens the listener at start and ends its calls at stop.
 func serveAdmin(lc fx.Lifecycle, cfg config.Config, s *admin.Server, addr *addresses, failed failures) {
-	var ln net.Listener
 	served := make(chan struct{})
 	lc.Append(fx.Hook{
-		OnStart: func(ctx context.Context) (err error) {
-			ln, err = listen(ctx, "admin.listen", cfg.Admin.Listen)
+		OnStart: func(ctx context.Context) error {
+			ln, err := listen(ctx, "admin.listen", cfg.Admin.Listen)
 			if err != nil {
 				return err
 			}
@@ -103,8 +101,6 @@ func serveAdmin(lc fx.Lifecycle, cfg config.Config, s *admin.Server, addr *addre
 		},
 		OnStop: func(ctx context.Context) error {
 			err := s.Shutdown(ctx)
-			// A server that is stopped before it began to serve would begin now.
-			_ = ln.Close()
 			<-served
 			return err
 		},

@@ -64,11 +64,10 @@ func newFrontend(
 // serveFrontend opens the listener at start; at stop it lets requests end for
 // the grace.
 func serveFrontend(lc fx.Lifecycle, cfg config.Config, s *frontend.Server, addr *addresses, ready *readiness, failed failures) {
-	var ln net.Listener
 	served := make(chan struct{})
 	lc.Append(fx.Hook{
-		OnStart: func(ctx context.Context) (err error) {
-			ln, err = listen(ctx, "frontend.listen", cfg.Frontend.Listen)
+		OnStart: func(ctx context.Context) error {
+			ln, err := listen(ctx, "frontend.listen", cfg.Frontend.Listen)
 			if err != nil {
 				return err
 			}
@@ -85,8 +84,6 @@ func serveFrontend(lc fx.Lifecycle, cfg config.Config, s *frontend.Server, addr 
 		OnStop: func(ctx context.Context) error {
 			ready.set("draining")
 			err := s.Drain(ctx)
-			// A server that is stopped before it began to serve would begin now.
-			_ = ln.Close()
 			<-served
 			if errors.Is(err, frontend.ErrGrace) {
 				addr.drained = ErrGrace
