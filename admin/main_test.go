@@ -82,10 +82,10 @@ func (k kvs) Status(_ fleet.PartitionKey, w fleet.Worker, hashes bool) admin.KV 
 // engines stand in for what the catalog needs of them.
 type engines struct{}
 
-func (engines) Listen(catalog.Listening) error             { return nil }
-func (engines) Unlisten(fleet.PartitionKey, fleet.Worker)  {}
-func (engines) Configured(string) int                      { return 16 }
-func (engines) Probe(context.Context, string) (int, error) { return 0, errors.New("no engine") }
+func (engines) Listen(catalog.Listening, func() *fleet.Record) error { return nil }
+func (engines) Unlisten(fleet.PartitionKey, fleet.Worker)            {}
+func (engines) Configured(string) int                                { return 16 }
+func (engines) Probe(context.Context, string) (int, error)           { return 0, errors.New("no engine") }
 
 func (b *bench) ready() error {
 	b.mu.Lock()

@@ -1,11 +1,9 @@
 package catalog
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -129,7 +127,7 @@ func (r *Reconciler) finish(ctx context.Context, a *attempt) {
 		}
 		return
 	}
-	reasons := r.listen(e, want, a.blockSize)
+	reasons := r.listen(e, want)
 	if was, changed := r.settle(a, core.Ready, reasons); was != core.Ready || changed {
 		r.log.Info("worker ready", "worker", want.Name, "partition", want.Partition().String(), "reasons", reasons)
 	}
@@ -228,13 +226,13 @@ func (r *Reconciler) commit(e *entry, want fleet.Record, blockSize int) error {
 
 // listen starts the subscriptions that are missing or have changed and ends
 // those that are no longer wanted; the others stay untouched.
-func (r *Reconciler) listen(e *entry, want fleet.Record, blockSize int) (reasons []string) {
+func (r *Reconciler) listen(e *entry, want fleet.Record) (reasons []string) {
+	e.record.Store(&want)
 	wanted := map[uint32]Listening{}
 	for rank, endpoint := range want.KVEvents {
 		wanted[uint32(rank)] = Listening{
-			Partition: want.Partition(), Worker: fleet.Worker{ID: want.ID, Rank: uint32(rank)}, Name: want.Name,
-			Engine: want.Engine, BlockSize: blockSize, Endpoint: endpoint, Replay: want.Replay[rank],
-			DPStart: want.DPStart, DPSize: want.DPSize, Adapters: numbered(want.Adapters),
+			Partition: want.Partition(), Worker: fleet.Worker{ID: want.ID, Rank: uint32(rank)},
+			Engine: want.Engine, Endpoint: endpoint, Replay: want.Replay[rank],
 		}
 	}
 	r.unlisten(e, wanted)
@@ -242,7 +240,7 @@ func (r *Reconciler) listen(e *entry, want fleet.Record, blockSize int) (reasons
 		if _, ok := e.listening[rank]; ok {
 			continue
 		}
-		if err := r.listeners.Listen(l); err != nil {
+		if err := r.listeners.Listen(l, e.record.Load); err != nil {
 			reasons = append(reasons, fmt.Sprintf("kv_events.%d: %s", rank, err))
 			continue
 		}
@@ -261,15 +259,4 @@ func (r *Reconciler) unlisten(e *entry, keep map[uint32]Listening) {
 		r.listeners.Unlisten(l.Partition, l.Worker)
 		delete(e.listening, rank)
 	}
-}
-
-func numbered(adapters []fleet.Adapter) string {
-	byID := slices.SortedFunc(slices.Values(adapters), func(a, b fleet.Adapter) int { return cmp.Compare(a.ID, b.ID) })
-	var b strings.Builder
-	for _, a := range byID {
-		if a.ID != 0 {
-			fmt.Fprintf(&b, "%d=%s\n", a.ID, a.Name)
-		}
-	}
-	return b.String()
 }

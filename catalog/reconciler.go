@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/routerd/routerd/core"
@@ -47,6 +48,7 @@ type entry struct {
 	op        sync.Mutex         // guards what has been applied: the fields below
 	committed fleet.PartitionKey // where the core has it; zero when nowhere
 	listening map[uint32]Listening
+	record    atomic.Pointer[fleet.Record] // what the subscriptions read; safe without op
 }
 
 // tried tells whether an attempt for what is wanted now is under way.

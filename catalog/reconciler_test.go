@@ -30,6 +30,7 @@ type ledger struct {
 	blockSizes map[fleet.PartitionKey]int
 	workers    map[fleet.WorkerID]fleet.Record
 	listening  map[fleet.Worker]string
+	records    map[fleet.Worker]func() *fleet.Record
 
 	configured int
 	probe      func(url string) (int, error)
@@ -39,7 +40,7 @@ type ledger struct {
 
 func newLedger() *ledger {
 	return &ledger{
-		blockSizes: map[fleet.PartitionKey]int{}, workers: map[fleet.WorkerID]fleet.Record{}, listening: map[fleet.Worker]string{},
+		blockSizes: map[fleet.PartitionKey]int{}, workers: map[fleet.WorkerID]fleet.Record{}, listening: map[fleet.Worker]string{}, records: map[fleet.Worker]func() *fleet.Record{},
 		probe: func(string) (int, error) { return 0, errors.New("connection refused") },
 	}
 }
@@ -78,13 +79,13 @@ func (l *ledger) Commit(ch core.Change) error {
 	return nil
 }
 
-func (l *ledger) Listen(s catalog.Listening) error {
+func (l *ledger) Listen(s catalog.Listening, record func() *fleet.Record) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.listenErr != nil {
 		return l.listenErr
 	}
-	l.listening[s.Worker] = s.Endpoint
+	l.listening[s.Worker], l.records[s.Worker] = s.Endpoint, record
 	l.note("listen %s %s", s.Worker, s.Endpoint)
 	return nil
 }
@@ -192,19 +193,34 @@ func TestM4_MetadataChangesKeepListeners(t *testing.T) {
 	r := newReconciler(l)
 	apply(t, r, record(t, 1, ranks(2, true)))
 	l.told()
-	apply(t, r, record(t, 1, ranks(2, true), func(r *fleet.Record) { r.TotalKVBlocks, r.Taints = 2000, []string{"slow"} }))
+	apply(t, r, record(t, 1, ranks(2, true), func(r *fleet.Record) {
+		r.TotalKVBlocks, r.Taints, r.Name = 2000, []string{"slow"}, "renamed"
+		r.Adapters = []fleet.Adapter{{Name: "sql", ID: 7}}
+	}))
 	wantTold(t, l, "upsert 1")
+	if got := l.records[fleet.Worker{ID: 1}]().Adapters; len(got) != 1 || got[0].Name != "sql" {
+		t.Errorf("the subscriptions read adapters %v, want the new one", got)
+	}
 }
 
-func TestFewerRanksEndTheListenersOfThoseThatLeft(t *testing.T) {
+func TestFewerRanksEndTheListenersOfThoseThatLeftAndNothingElse(t *testing.T) {
 	l := newLedger()
 	r := newReconciler(l)
-	same := func(n int) fleet.Record {
-		return record(t, 1, ranks(n, true))
-	}
-	apply(t, r, same(1))
+	apply(t, r, record(t, 1, ranks(4, true)))
 	l.told()
-	apply(t, r, record(t, 1, ranks(1, true), func(r *fleet.Record) { r.KVEvents[0] = "tcp://127.0.0.1:7000" }))
+	apply(t, r, record(t, 1, ranks(2, true)))
+	wantTold(t, l, "unlisten 1/2", "unlisten 1/3", "upsert 1")
+	if got := l.records[fleet.Worker{ID: 1}]().DPSize; got != 2 {
+		t.Errorf("the subscription that stays reads dp_size %d, want 2", got)
+	}
+}
+
+func TestAnotherEndpointStartsItsListenerAnew(t *testing.T) {
+	l := newLedger()
+	r := newReconciler(l)
+	apply(t, r, record(t, 1, ranks(2, true)))
+	l.told()
+	apply(t, r, record(t, 1, ranks(2, true), func(r *fleet.Record) { r.KVEvents[0] = "tcp://127.0.0.1:7000" }))
 	wantTold(t, l, "listen 1/0 tcp://127.0.0.1:7000", "unlisten 1/0", "upsert 1")
 }
 

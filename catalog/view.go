@@ -28,24 +28,22 @@ type Core interface {
 	Commit(change core.Change) error
 }
 
-// Listening is one KV event subscription: that of one rank of a worker.
+// Listening is one KV event subscription: that of one rank of a worker. What
+// else its record says may change without a new subscription.
 type Listening struct {
 	Partition fleet.PartitionKey
 	Worker    fleet.Worker
-	Name      string
 	Engine    string
-	BlockSize int
 	Endpoint  string // the publisher
 	Replay    string // the replay socket; empty for none
-	DPStart   int    // ranks that the publisher may speak for
-	DPSize    int
-	Adapters  string // names of numbered adapters as "id=name" in order, comparable
 }
 
 // Listeners subscribe to engines' KV events.
 type Listeners interface {
-	// Listen starts a subscription.
-	Listen(l Listening) error
+	// Listen starts a subscription. record gives the worker's record as it
+	// stands at that moment, for the ranks and adapters that events name; it is
+	// safe for concurrent use and its result must not be changed.
+	Listen(l Listening, record func() *fleet.Record) error
 	// Unlisten ends the rank's subscription and forgets its blocks; when it
 	// returned, no event of it is applied any more.
 	Unlisten(key fleet.PartitionKey, w fleet.Worker)

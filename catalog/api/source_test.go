@@ -21,7 +21,7 @@ type nowhere struct{}
 
 func (nowhere) Prepare(context.Context, fleet.PartitionKey, int) error { return nil }
 func (nowhere) Commit(core.Change) error                               { return nil }
-func (nowhere) Listen(catalog.Listening) error                         { return nil }
+func (nowhere) Listen(catalog.Listening, func() *fleet.Record) error   { return nil }
 func (nowhere) Unlisten(fleet.PartitionKey, fleet.Worker)              {}
 func (nowhere) Configured(string) int                                  { return 16 }
 func (nowhere) Probe(context.Context, string) (int, error)             { return 0, errors.New("no engine") }

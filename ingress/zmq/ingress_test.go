@@ -288,7 +288,7 @@ func TestK14_AfterUnregisterNothingIsApplied(t *testing.T) {
 
 func TestK15_TheBatchsRankCountsWhenItIsInRange(t *testing.T) {
 	p, s, in := newPublisher(t, false), newSink(), start(t, quick())
-	must(t, in.Register(zmq.Source{Worker: w1, DPStart: 0, DPSize: 2, Endpoint: p.endpoint, Sink: s}))
+	must(t, in.Register(zmq.Source{Worker: w1, Owns: func(rank uint32) bool { return rank < 2 }, Endpoint: p.endpoint, Sink: s}))
 	p.joined()
 	ranked := func(rank byte, h uint32) []byte {
 		b := payload(store(-1, h))

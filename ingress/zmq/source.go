@@ -2,6 +2,7 @@ package zmq
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/routerd/routerd/fleet"
@@ -28,9 +29,9 @@ type Source struct {
 	Worker fleet.Worker
 	// Name is the worker's name in logs.
 	Name string
-	// DPStart and DPSize give the worker's ranks; a batch that names another rank in the range counts for that one. With
-	// DPSize 0 only Worker's own rank is in range.
-	DPStart, DPSize uint32
+	// Owns tells whether a rank that a batch names is one of the worker's, for which the batch then counts; nil knows
+	// Worker's own rank alone. It must be safe for concurrent use.
+	Owns func(rank uint32) bool
 	// Engine is the engine's kind; see EngineLLMD.
 	Engine string
 	// Endpoint is the publisher's, as tcp://HOST:PORT or ipc://PATH. With Bind set it is ours and the engine connects.
@@ -65,10 +66,10 @@ func (s *Source) validate() error {
 
 // owns tells whether a rank is one of the worker's.
 func (s *Source) owns(rank uint64) bool {
-	if s.DPSize == 0 {
+	if s.Owns == nil || rank > math.MaxUint32 {
 		return rank == uint64(s.Worker.Rank)
 	}
-	return rank >= uint64(s.DPStart) && rank < uint64(s.DPStart)+uint64(s.DPSize)
+	return s.Owns(uint32(rank))
 }
 
 // Status is a snapshot of one registered stream.

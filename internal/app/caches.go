@@ -2,8 +2,6 @@ package app
 
 import (
 	"fmt"
-	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/routerd/routerd/admin"
@@ -72,16 +70,25 @@ func (c *caches) part(key fleet.PartitionKey) *partitionCache {
 }
 
 // Listen subscribes to one rank's events.
-func (c *caches) Listen(l catalog.Listening) error {
+func (c *caches) Listen(l catalog.Listening, record func() *fleet.Record) error {
 	p := c.part(l.Partition)
 	if p == nil {
 		return fmt.Errorf("partition %s has no index", l.Partition)
 	}
-	names := adapterNames(l.Adapters)
 	return c.ingress.Register(zmq.Source{
-		Worker: l.Worker, Name: l.Name, DPStart: uint32(l.DPStart), DPSize: uint32(l.DPSize),
-		Engine: l.Engine, Endpoint: l.Endpoint, Replay: l.Replay, Sink: p,
-		AdapterName: func(id int64) (string, bool) { n, ok := names[id]; return n, ok },
+		Worker: l.Worker, Name: record().Name, Engine: l.Engine, Endpoint: l.Endpoint, Replay: l.Replay, Sink: p,
+		Owns: func(rank uint32) bool {
+			r := record()
+			return int64(rank) >= int64(r.DPStart) && int64(rank) < int64(r.DPStart)+int64(r.DPSize)
+		},
+		AdapterName: func(id int64) (string, bool) {
+			for _, a := range record().Adapters {
+				if a.ID == id && id != 0 {
+					return a.Name, true
+				}
+			}
+			return "", false
+		},
 	})
 }
 
@@ -119,16 +126,4 @@ func (c *caches) Status(key fleet.PartitionKey, w fleet.Worker, hashes bool) adm
 		}
 	}
 	return kv
-}
-
-// adapterNames reads catalog.Listening.Adapters.
-func adapterNames(lines string) map[int64]string {
-	names := map[int64]string{}
-	for line := range strings.Lines(lines) {
-		id, name, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
-		if n, err := strconv.ParseInt(id, 10, 64); err == nil {
-			names[n] = name
-		}
-	}
-	return names
 }

@@ -41,7 +41,7 @@ type router struct {
 type nothing struct{}
 
 func (nothing) Status(fleet.PartitionKey, fleet.Worker, bool) admin.KV { return admin.KV{} }
-func (nothing) Listen(catalog.Listening) error                         { return nil }
+func (nothing) Listen(catalog.Listening, func() *fleet.Record) error   { return nil }
 func (nothing) Unlisten(fleet.PartitionKey, fleet.Worker)              {}
 func (nothing) Configured(string) int                                  { return 16 }
 func (nothing) Probe(context.Context, string) (int, error)             { return 0, errors.New("no engine") }
