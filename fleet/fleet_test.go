@@ -3,6 +3,7 @@ package fleet_test
 import (
 	"encoding/json"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -156,5 +157,31 @@ func TestWorkersOrderByIDThenRank(t *testing.T) {
 	}
 	if c.String() != "2/1" {
 		t.Error(c.String())
+	}
+}
+
+// A field that is added to the record cannot be forgotten in Equal.
+func TestEqualSeesEveryField(t *testing.T) {
+	for f := range reflect.TypeFor[fleet.Record]().Fields() {
+		var changed fleet.Record
+		v := reflect.ValueOf(&changed).Elem().FieldByIndex(f.Index)
+		switch v.Kind() {
+		case reflect.String:
+			v.SetString("x")
+		case reflect.Int:
+			v.SetInt(1)
+		case reflect.Uint64:
+			v.SetUint(1)
+		case reflect.Map:
+			v.Set(reflect.MakeMap(v.Type()))
+			v.SetMapIndex(reflect.Zero(v.Type().Key()), reflect.Zero(v.Type().Elem()))
+		case reflect.Slice:
+			v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		default:
+			t.Fatalf("field %s has a kind that this test does not know", f.Name)
+		}
+		if changed.Equal(fleet.Record{}) {
+			t.Errorf("Equal does not see a change of %s", f.Name)
+		}
 	}
 }
