@@ -157,7 +157,7 @@ func newGuests(b *testing.B) *guests {
 }
 
 // Scorer makes a stage, whatever its name.
-func (g *guests) Scorer(ctx context.Context, use string, config json.RawMessage) (policy.Scorer, string, error) {
+func (g *guests) Stage(ctx context.Context, _ abi.Kind, use string, config json.RawMessage) (policy.Stage, string, error) {
 	digest := host.Digest(g.wasm)
 	s, err := g.runtime.Stage(ctx, use, g.wasm, digest, config)
 	return s, digest, err

@@ -48,7 +48,7 @@ func TestW5_FaultsAreAnsweredByTheFallbackAndTripOnce(t *testing.T) {
 	if e := w.heard.decided[0]; e.FaultCode != "E_TRAP" || e.FaultReason != "trap" || e.By != policy.ByFallback {
 		t.Errorf("telemetry heard %+v", e)
 	}
-	w.policies.handle.Acquire().Retry()
+	w.policies.handle.Active().Retry()
 	if _, err := w.Select(t.Context(), bookRequest("", nil)); err != nil {
 		t.Fatal(err)
 	}

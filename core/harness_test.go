@@ -12,6 +12,7 @@ import (
 	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/kvcache"
+	"github.com/routerd/routerd/plugins/abi"
 )
 
 // policies answers every rule with one handle, and each class with its own.
@@ -228,7 +229,7 @@ type stage struct {
 func (s *stage) Columns() policy.ColumnSet { return s.columns }
 
 func (s *stage) Score(ctx context.Context, t *policy.Table, scores []float64, _ *policy.StageReport) (policy.Verdict, error) {
-	return policy.Scored, s.score(ctx, t, scores)
+	return policy.Answered, s.score(ctx, t, scores)
 }
 
 func (s *stage) CheckOverride(string, json.RawMessage) (bool, error) { return false, nil }
@@ -243,6 +244,6 @@ func (s *stage) Close() error {
 // stages gives every module stage the same scorer.
 type stages struct{ scorer policy.Scorer }
 
-func (s stages) Scorer(context.Context, string, json.RawMessage) (policy.Scorer, string, error) {
+func (s stages) Stage(context.Context, abi.Kind, string, json.RawMessage) (policy.Stage, string, error) {
 	return s.scorer, "sha256:00", nil
 }

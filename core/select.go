@@ -106,13 +106,13 @@ func (p *Partition) attempt(ctx context.Context, a *attempt, handle *policy.Hand
 
 // decide runs the active revision over the snapshot with no lock held.
 func (p *Partition) decide(ctx context.Context, a *attempt, handle *policy.Handle) error {
-	rev, columns := handle.AcquireColumns()
+	rev := handle.Acquire(policy.Ask{Seed: a.seed, Session: a.req.Session})
 	defer rev.Release()
 	a.policy, a.revision, a.digests = rev.Name(), rev.Number(), rev.Digests()
 	if err := rev.CheckOverrides(a.req.Overrides); err != nil {
 		return invalid(err)
 	}
-	a.fill(ctx, p, columns)
+	a.fill(ctx, p, rev.Columns)
 	if a.req.Pin != nil && a.table.Len() == 1 {
 		rev.Fix(&a.table, &a.decision, 0, policy.ByPin)
 		return nil

@@ -54,7 +54,7 @@ func answer(t testing.TB, s policy.Scorer, seed uint64, n int) policy.Decision {
 // given is a StageSource that has one stage, which stays the test's.
 type given struct{ s policy.Scorer }
 
-func (g given) Scorer(context.Context, string, json.RawMessage) (policy.Scorer, string, error) {
+func (g given) Stage(context.Context, abi.Kind, string, json.RawMessage) (policy.Stage, string, error) {
 	return g.s, "", nil
 }
 

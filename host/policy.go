@@ -132,7 +132,7 @@ func (s *stage) Score(ctx context.Context, t *policy.Table, scores []float64, r 
 	if code == abi.GuestAbstain {
 		return policy.Abstained, nil
 	}
-	return policy.Scored, nil
+	return policy.Answered, nil
 }
 
 func (s *stage) poolFault(ctx context.Context, err error) error {

@@ -83,7 +83,7 @@ func (b *bench) pick(t testing.TB, key fleet.PartitionKey) (row, revision int, b
 	if err != nil {
 		t.Fatal(err)
 	}
-	rev := h.Acquire()
+	rev := h.Active()
 	defer rev.Release()
 	tab := &policy.Table{}
 	tab.Reset(4, rev.Columns())
@@ -309,7 +309,7 @@ func TestRulesModelsAndDefault(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		rev := h.Acquire()
+		rev := h.Active()
 		if rev.Name() != tc.want {
 			t.Errorf("%+v: got policy %q", tc, rev.Name())
 		}
@@ -416,7 +416,7 @@ func TestSwapUnderLoad(t *testing.T) {
 				default:
 				}
 				settled := returned.Load()
-				rev := handle.Acquire()
+				rev := handle.Active()
 				tab.Reset(4, rev.Columns())
 				for i, col := 0, tab.Column(abi.ColLoadActiveRequests); i < len(col); i++ {
 					col[i] = float64(i)

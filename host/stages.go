@@ -27,10 +27,10 @@ var _ policy.StageSource = (*Stages)(nil)
 // NewStages makes a Stages over a store.
 func NewStages(rt *Runtime, s *store.Store) *Stages { return &Stages{rt: rt, store: s} }
 
-// Scorer loads "module:NAME" as the name stands now, or "module:NAME@sha256:HEX"
+// Stage loads "module:NAME" as the name stands now, or "module:NAME@sha256:HEX"
 // whatever the name stands for. An error is a *LoadError, a *fleet.FieldError or
 // store.ErrNotFound.
-func (s *Stages) Scorer(ctx context.Context, use string, config json.RawMessage) (policy.Scorer, string, error) {
+func (s *Stages) Stage(ctx context.Context, _ abi.Kind, use string, config json.RawMessage) (policy.Stage, string, error) {
 	digest, err := s.resolve(use)
 	if err != nil {
 		return nil, "", err

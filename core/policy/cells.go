@@ -91,3 +91,20 @@ func (c *Cells) Copy(dst []float64, missing float64) {
 		}
 	}
 }
+
+// eachMissing calls f for each row without a signal.
+func (c *Cells) eachMissing(f func(row int)) {
+	switch c.state {
+	case known:
+	case unknown:
+		for row := range c.values {
+			f(row)
+		}
+	case mixed:
+		for at, word := range c.missing {
+			for ; word != 0; word &= word - 1 {
+				f(at*64 + bits.TrailingZeros64(word))
+			}
+		}
+	}
+}

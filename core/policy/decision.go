@@ -3,6 +3,8 @@ package policy
 import (
 	"errors"
 	"slices"
+
+	"github.com/routerd/routerd/plugins/abi"
 )
 
 // ErrOutOfTime is the cause that ends a decision's context when its time is
@@ -38,6 +40,13 @@ type Decision struct {
 	// nil for one that abstained, faulted or was not called.
 	StageScores [][]float64
 	Tie         Tie
+	// Mask has a byte a row: 0, or 1 for a row that could be picked; nil when
+	// every row could. MaskedBy has for each masked row the index of the filter
+	// that dropped it (-1: the whole policy); read only where Mask is 0.
+	Mask     []byte
+	MaskedBy []int16
+	// Traces are what the stages put down for the record.
+	Traces []StageTrace
 	// Fault is the first fault; nil when there was none.
 	Fault *Fault
 	// Tripped tells that this very call made the guard trip the revision.
@@ -50,15 +59,50 @@ type Decision struct {
 	Abstained int
 
 	report     StageReport
+	effects    []Effects
+	keep, drop []byte
 	buffers    [][]float64
 	normalised []float64
 	spare      []float64
 	order      []int32
 }
 
+// StageTrace is a value that a stage put down for the record.
+type StageTrace struct {
+	Stage string // its "use"
+	Trace
+}
+
+// Publish does what the stages of the decision want done outside. Whoever
+// commits the decision calls it, once.
+func (d *Decision) Publish() {
+	for i, e := range d.effects {
+		e.Publish()
+		d.effects[i] = nil
+	}
+	d.effects = d.effects[:0]
+}
+
+// note takes over what a stage told about its call.
+func (d *Decision) note(use string, r *StageReport) {
+	d.Fuel += r.Fuel
+	d.Cleaned += r.Cleaned
+	if r.Effects != nil {
+		d.effects = append(d.effects, r.Effects)
+	}
+	for _, tr := range r.Traces {
+		if len(d.Traces) < abi.MaxTracesPerDecision {
+			d.Traces = append(d.Traces, StageTrace{use, tr})
+		}
+	}
+}
+
 func (d *Decision) reset(rows, stages int) {
 	d.Row, d.By, d.Tie, d.Fault = 0, ByPolicy, Tie{}, nil
 	d.Fuel, d.Cleaned, d.Abstained, d.Tripped = 0, 0, 0, false
+	d.Mask, d.MaskedBy, d.Traces = nil, d.MaskedBy[:0], d.Traces[:0]
+	clear(d.effects)
+	d.effects = d.effects[:0]
 	d.Totals = slices.Grow(d.Totals[:0], rows)[:rows]
 	clear(d.Totals)
 	d.normalised = slices.Grow(d.normalised[:0], rows)[:rows]

@@ -11,7 +11,7 @@
 //	p, digests, err := policy.Compile(ctx, spec, modules)
 //	rev := policy.NewRevision("default", 1, spec, p, digests)
 //	handle, err := policy.NewHandle(rev)
-//	r := handle.Acquire()
+//	r := handle.Acquire(policy.Ask{Seed: table.Seed})
 //	defer r.Release()
 //	err = r.Decide(ctx, &table, &decision) // decision.Row is the pick
 package policy

@@ -22,6 +22,7 @@ type guard struct {
 	mu      sync.Mutex // guards all below
 	seconds [guardWindow]guardSecond
 	inARow  int
+	onTrial int // good calls that a revision on probation still owes
 	tripped bool
 	trips   uint64
 }
@@ -43,6 +44,7 @@ func (g *guard) note(now time.Time, fault *Fault, off bool) (trippedNow bool) {
 	s.calls++
 	if fault == nil {
 		g.inARow = 0
+		g.onTrial = max(g.onTrial-1, 0)
 		return false
 	}
 	if !fault.Counts || off {
@@ -58,7 +60,7 @@ func (g *guard) note(now time.Time, fault *Fault, off bool) (trippedNow bool) {
 		g.inARow++
 	}
 	s.faults++
-	if g.tripped || !(g.inARow >= tripInARow || g.overRate(now)) {
+	if g.tripped || !(g.inARow >= tripInARow || g.onTrial > 0 || g.overRate(now)) {
 		return false
 	}
 	g.tripped = true
@@ -77,9 +79,12 @@ func (g *guard) overRate(now time.Time) bool {
 	return faults >= tripFaults && calls >= tripCalls && float64(faults) > tripShare*float64(calls)
 }
 
-func (g *guard) reset() {
+func (g *guard) reset(probation bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.tripped, g.inARow = false, 0
+	g.tripped, g.inARow, g.onTrial = false, 0, 0
+	if probation {
+		g.onTrial = tripCalls
+	}
 	g.seconds = [guardWindow]guardSecond{}
 }

@@ -22,7 +22,7 @@ func newGuarded(t *testing.T, opts ...policy.RevisionOption) *guarded {
 		if g.fault != nil {
 			return 0, g.fault
 		}
-		return policy.Scored, nil
+		return policy.Answered, nil
 	}}
 	s.answer = func(inner func(*policy.Table, []float64) (policy.Verdict, error)) func(*policy.Table, []float64) (policy.Verdict, error) {
 		return func(t *policy.Table, out []float64) (policy.Verdict, error) {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/routerd/routerd/core/policy"
+	"github.com/routerd/routerd/plugins/abi"
 )
 
 func use(stages ...string) policy.Spec {
@@ -54,7 +55,7 @@ func (s *scripted) Close() error {
 func scores(values ...float64) *scripted {
 	return &scripted{answer: func(_ *policy.Table, out []float64) (policy.Verdict, error) {
 		copy(out, values)
-		return policy.Scored, nil
+		return policy.Answered, nil
 	}}
 }
 
@@ -65,7 +66,7 @@ func faulty(f policy.Fault) *scripted {
 // modules is a stage source by name.
 type modules map[string]*scripted
 
-func (m modules) Scorer(_ context.Context, name string, _ json.RawMessage) (policy.Scorer, string, error) {
+func (m modules) Stage(_ context.Context, _ abi.Kind, name string, _ json.RawMessage) (policy.Stage, string, error) {
 	s, ok := m[name]
 	if !ok {
 		return nil, "", &notFound{name}

@@ -145,7 +145,7 @@ func (s *kvAware) Score(_ context.Context, t *Table, scores []float64, r *StageR
 		cost += float64(w.activeRequestWeight * active[i])
 		scores[i] = -float64(cost * taint[i])
 	}
-	return Scored, nil
+	return Answered, nil
 }
 
 func (s *kvAware) CheckOverride(name string, value json.RawMessage) (known bool, err error) {

@@ -65,7 +65,15 @@ func compileScorer(ctx context.Context, s StageSpec, src StageSource) (Scorer, s
 	if src == nil {
 		return nil, "", &fleet.FieldError{Field: "use", Value: s.Use, Allowed: strings.Join(Builtins(), ", ")}
 	}
-	return src.Scorer(ctx, s.Use, s.Config)
+	stage, digest, err := src.Stage(ctx, abi.KindScorer, s.Use, s.Config)
+	if err != nil {
+		return nil, "", err
+	}
+	scorer, ok := stage.(Scorer)
+	if !ok {
+		return nil, "", errors.Join(fmt.Errorf("stage %q is no scorer", s.Use), stage.Close())
+	}
+	return scorer, digest, nil
 }
 
 // Columns is what a table must hold for this pipeline and its fallback.
@@ -132,8 +140,7 @@ func (p *Pipeline) call(ctx context.Context, i int, t *Table, d *Decision) ([]fl
 	*r = StageReport{}
 	scores := d.buffer(i, t.Len())
 	verdict, err := st.scorer.Score(ctx, t, scores, r)
-	d.Fuel += r.Fuel
-	d.Cleaned += r.Cleaned
+	d.note(st.use, r)
 	if err != nil {
 		return nil, 0, stageError(ctx, st.use, err)
 	}
@@ -150,7 +157,7 @@ func (p *Pipeline) call(ctx context.Context, i int, t *Table, d *Decision) ([]fl
 		}
 	}
 	d.Cleaned += cleaned
-	return scores, Scored, nil
+	return scores, Answered, nil
 }
 
 // stageError tells a fault from an ended request.

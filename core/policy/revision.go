@@ -43,6 +43,7 @@ type Revision struct {
 
 	guard   guard
 	tripped atomic.Bool
+	onTrip  func(*Revision, *Fault)
 	counts  counts
 }
 
@@ -71,6 +72,12 @@ type RevisionOption func(*Revision)
 // GuardOff makes a revision that never trips: faults are answered by the
 // fallback and counted, and the next call tries again.
 func GuardOff() RevisionOption { return func(r *Revision) { r.guardOff = true } }
+
+// OnTrip calls f once for each trip, on the goroutine of the request whose fault
+// it was: f must not block.
+func OnTrip(f func(*Revision, *Fault)) RevisionOption {
+	return func(r *Revision) { r.onTrip = f }
+}
 
 // NewRevision makes a revision from a compiled pipeline, which it owns from now
 // on. The caller holds one reference and gives it up by Retire.
@@ -145,6 +152,9 @@ func (r *Revision) Decide(ctx context.Context, t *Table, d *Decision) error {
 	}
 	if d.Tripped = r.guard.note(time.Now(), d.Fault, r.guardOff); d.Tripped {
 		r.tripped.Store(true)
+		if r.onTrip != nil {
+			r.onTrip(r, d.Fault)
+		}
 	}
 	if failed && failure.onError == "fail" {
 		r.count(d)
@@ -163,9 +173,30 @@ func (r *Revision) Fix(t *Table, d *Decision, row int, by By) {
 	d.Row, d.By, d.Tie.Rows = row, by, 1
 }
 
+// Replay decides as Decide does, but outside the traffic: the guard and the
+// counts do not hear of it, a tripped revision is asked all the same, and a
+// fault is left as the error instead of being answered by the fallback. d is
+// filled as far as the pipeline came. t is made quiet.
+func (r *Revision) Replay(ctx context.Context, t *Table, d *Decision) error {
+	t.Quiet = true
+	err := r.pipeline.run(ctx, t, d)
+	if failure, ok := errors.AsType[*stageFailure](err); ok {
+		return failure.fault
+	}
+	return err
+}
+
 // Retry lets the operator give a tripped revision another chance.
 func (r *Revision) Retry() {
-	r.guard.reset()
+	r.guard.reset(false)
+	r.tripped.Store(false)
+}
+
+// HalfOpen lets a tripped revision decide again on probation: the first fault
+// that the guard counts trips it at once, until as many calls were good as the
+// guard's rate wants to see.
+func (r *Revision) HalfOpen() {
+	r.guard.reset(true)
 	r.tripped.Store(false)
 }
 

@@ -34,7 +34,7 @@ func TestRevisionClosesWithItsLastCall(t *testing.T) {
 	s := scores(1, 2)
 	old := revision(t, use("module:m"), modules{"module:m": s})
 	h := handle(t, old)
-	running := h.Acquire()
+	running := h.Active()
 	if old.State() != policy.Active {
 		t.Errorf("got state %s; want active", old.State())
 	}
@@ -61,7 +61,7 @@ func TestRevisionClosesWithItsLastCall(t *testing.T) {
 	if err := h.Publish(old); err == nil {
 		t.Error("a closed revision was published")
 	}
-	if r := h.Acquire(); r != next {
+	if r := h.Active(); r != next {
 		t.Error("the handle lost its revision")
 	}
 }
@@ -97,7 +97,8 @@ func TestHandleKeepsColumnsOfOtherRevisions(t *testing.T) {
 	h.Keep(kept)
 	want := revision(t, use("builtin:least-load"), nil).Columns().Clone()
 	want.Union(kept)
-	rev, got := h.AcquireColumns()
+	lease := h.Acquire(policy.Ask{})
+	rev, got := lease.Revision, lease.Columns
 	rev.Release()
 	if diff := cmp.Diff(want.Names(), got.Names()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -105,7 +106,8 @@ func TestHandleKeepsColumnsOfOtherRevisions(t *testing.T) {
 	if err := h.Publish(revision(t, use("builtin:round-robin"), nil)); err != nil {
 		t.Fatal(err)
 	}
-	rev, got = h.AcquireColumns()
+	lease = h.Acquire(policy.Ask{})
+	rev, got = lease.Revision, lease.Columns
 	rev.Release()
 	if !got.Has(abi.ColKVUsage) {
 		t.Error("kept columns were lost by publishing")
@@ -130,7 +132,7 @@ func TestSwapsUnderLoad(t *testing.T) {
 				default:
 				}
 				least := published.Load()
-				r := h.Acquire()
+				r := h.Active()
 				if int64(r.Number()) < least {
 					t.Errorf("got revision %d after %d was published", r.Number(), least)
 				}

@@ -20,7 +20,7 @@ func (leastLoad) Score(_ context.Context, t *Table, scores []float64, _ *StageRe
 	for i, a := range t.Column(abi.ColLoadActiveRequests)[:len(scores)] {
 		scores[i] = -a
 	}
-	return Scored, nil
+	return Answered, nil
 }
 
 func (leastLoad) CheckOverride(string, json.RawMessage) (bool, error) { return false, nil }
@@ -42,7 +42,7 @@ func (roundRobin) Score(_ context.Context, t *Table, scores []float64, _ *StageR
 	for i := range scores {
 		scores[i] = -float64((i - turn + n) % n)
 	}
-	return Scored, nil
+	return Answered, nil
 }
 
 func (roundRobin) CheckOverride(string, json.RawMessage) (bool, error) { return false, nil }

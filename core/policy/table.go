@@ -2,6 +2,7 @@ package policy
 
 import (
 	"encoding/json"
+	"math/bits"
 	"slices"
 
 	"github.com/routerd/routerd/fleet"
@@ -54,6 +55,8 @@ func (s ColumnSet) Clone() ColumnSet {
 // Has tells whether the standard column is in the set.
 func (s *ColumnSet) Has(c abi.Column) bool { return s.std&(1<<c) != 0 }
 
+func (s *ColumnSet) len() int { return bits.OnesCount64(s.std) + len(s.labels) }
+
 // Labels are the label columns in order. The caller must not change them.
 func (s *ColumnSet) Labels() []string { return s.labels }
 
@@ -86,7 +89,14 @@ type Table struct {
 	Flags uint32
 	// Overrides are the request's configuration overrides by name; nil for none.
 	Overrides map[string]json.RawMessage
+	// Partition is where the decision is made.
+	Partition fleet.PartitionKey
+	// Quiet says that nothing is to be seen of the calls outside: a shadow, a
+	// replay, a probe. Stages drop their effects.
+	Quiet bool
 
+	mask    []byte // nil: every row is kept
+	headers []headerField
 	set     ColumnSet
 	columns [abi.NumColumns]Cells
 	labels  []Cells // parallel to set.labels
@@ -99,6 +109,8 @@ func (t *Table) Reset(n int, set ColumnSet) {
 	t.Rows = slices.Grow(t.Rows[:0], n)[:n]
 	clear(t.Rows)
 	t.Seed, t.Sequence, t.Flags, t.Overrides = 0, 0, 0, nil
+	t.Partition, t.Quiet = fleet.PartitionKey{}, false
+	t.mask, t.headers = nil, t.headers[:0]
 	t.set = set
 	t.fields = [abi.NumFields]float64{}
 	for i := range t.columns {
@@ -117,6 +129,48 @@ func (t *Table) Reset(n int, set ColumnSet) {
 
 // Len is the number of candidates.
 func (t *Table) Len() int { return len(t.Rows) }
+
+// Mask has a byte a row, 1 for those that the filters so far have kept; nil when
+// every row is kept. The caller must not change it.
+func (t *Table) Mask() []byte { return t.mask }
+
+// Kept tells whether the filters so far have kept the row.
+func (t *Table) Kept(row int) bool { return t.mask == nil || t.mask[row] == 1 }
+
+// headerField is a request header that policies may see, as an id.
+type headerField struct {
+	name string // lower case
+	id   float64
+}
+
+// SetHeader sets the id of a request header's value; name is in lower case.
+func (t *Table) SetHeader(name string, id float64) {
+	t.headers = append(t.headers, headerField{name, id})
+}
+
+// Header is the id of a request header's value, 0 when it is not there or not
+// allowed. name is in lower case.
+func (t *Table) Header(name string) float64 {
+	for i := range t.headers {
+		if t.headers[i].name == name {
+			return t.headers[i].id
+		}
+	}
+	return 0
+}
+
+// each walks the cells of all columns: standard ones in table order, then
+// labels.
+func (t *Table) each(f func(*Cells)) {
+	for i := range t.columns {
+		if t.set.Has(abi.Column(i)) {
+			f(&t.columns[i])
+		}
+	}
+	for i := range t.set.labels {
+		f(&t.labels[i])
+	}
+}
 
 // Set is the set of columns that the table holds.
 func (t *Table) Set() ColumnSet { return t.set }

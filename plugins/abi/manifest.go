@@ -10,18 +10,21 @@ const ManifestABI = "routerd.policy/v1"
 
 // Limits of a manifest.
 const (
-	MaxManifestBytes  = 64 << 10
-	MaxSchemaNodes    = 1000
-	MaxMetrics        = 16
-	MaxTraces         = 16
-	DefaultPages      = 64  // memory_pages unless given
-	DefaultPagesGo    = 256 // the same where sdk.name is SDKGo
-	MaxPages          = 1024
-	DefaultMaxRows    = 1024
-	MaxFuelBase       = 1_000_000_000
-	MaxFuelPerRow     = 1_000_000
-	maxMinor          = 65_535
-	maxColumnsInTable = maxLayoutColumns
+	MaxManifestBytes = 64 << 10
+	MaxSchemaNodes   = 1000
+	MaxMetrics       = 16
+	MaxTraces        = 16
+	// MaxTracesPerDecision bounds the values that all stages of one decision put
+	// down for its record.
+	MaxTracesPerDecision = 8
+	DefaultPages         = 64  // memory_pages unless given
+	DefaultPagesGo       = 256 // the same where sdk.name is SDKGo
+	MaxPages             = 1024
+	DefaultMaxRows       = 1024
+	MaxFuelBase          = 1_000_000_000
+	MaxFuelPerRow        = 1_000_000
+	maxMinor             = 65_535
+	maxColumnsInTable    = maxLayoutColumns
 )
 
 // SDKGo is the sdk.name of the Go SDK.
