@@ -18,79 +18,81 @@ import (
 	"github.com/routerd/routerd/fleet"
 )
 
-// Config is the whole configuration of `routerd serve`.
+// Config is the whole configuration of `routerd serve`. The tag reload says of
+// each key whether a reload puts it in force (live) or refuses its change
+// (restart); what lies below a list or a mapping goes with it.
 type Config struct {
-	DataDir  string                 `koanf:"data_dir" doc:"Folder for modules, policies, workers and the admin token. One process at a time."`
+	DataDir  string                 `koanf:"data_dir" reload:"restart" doc:"Folder for modules, policies, workers and the admin token. One process at a time."`
 	Frontend Frontend               `koanf:"frontend"`
 	Admin    Admin                  `koanf:"admin"`
 	Workers  Workers                `koanf:"workers"`
-	Models   map[string]Model       `koanf:"models" doc:"Settings by model name."`
+	Models   map[string]Model       `koanf:"models" reload:"live" doc:"Settings by model name."`
 	Routing  Routing                `koanf:"routing"`
-	Policies map[string]policy.Spec `koanf:"policies" doc:"Seed policies by name, in the form of the policy API."`
+	Policies map[string]policy.Spec `koanf:"policies" reload:"live" doc:"Seed policies by name, in the form of the policy API."`
 	Plugins  Plugins                `koanf:"plugins"`
 	Log      Log                    `koanf:"log"`
 }
 
 // Frontend configures the OpenAI-compatible listener.
 type Frontend struct {
-	Listen           string   `koanf:"listen" doc:"Address, HOST:PORT."`
-	MaxBody          Bytes    `koanf:"max_body" min:"1KiB" max:"1GiB" doc:"Largest request body."`
-	Grace            Duration `koanf:"grace" max:"1h" off:"true" doc:"How long running requests may go on after SIGTERM; 0s cuts them at once."`
-	ForwardedFor     string   `koanf:"forwarded_for" oneof:"append replace" doc:"What happens to X-Forwarded-For: the peer is appended, or replaces it."`
-	FirstByteTimeout Duration `koanf:"first_byte_timeout" min:"10ms" max:"24h" off:"true" doc:"How long a worker may take to the first byte of its answer; 0s waits for ever."`
-	Retries          int      `koanf:"retries" min:"0" max:"10" doc:"Further attempts of one request before its first response byte."`
-	HalfClose        string   `koanf:"half_close" oneof:"abort ignore" doc:"Whether a client that closes its sending side has gone."`
-	TrustHeaders     bool     `koanf:"trust_headers" doc:"Whether x-routerd-… request headers are honoured."`
+	Listen           string   `koanf:"listen" reload:"restart" doc:"Address, HOST:PORT."`
+	MaxBody          Bytes    `koanf:"max_body" reload:"live" min:"1KiB" max:"1GiB" doc:"Largest request body."`
+	Grace            Duration `koanf:"grace" reload:"live" max:"1h" off:"true" doc:"How long running requests may go on after SIGTERM; 0s cuts them at once."`
+	ForwardedFor     string   `koanf:"forwarded_for" reload:"live" oneof:"append replace" doc:"What happens to X-Forwarded-For: the peer is appended, or replaces it."`
+	FirstByteTimeout Duration `koanf:"first_byte_timeout" reload:"live" min:"10ms" max:"24h" off:"true" doc:"How long a worker may take to the first byte of its answer; 0s waits for ever."`
+	Retries          int      `koanf:"retries" reload:"live" min:"0" max:"10" doc:"Further attempts of one request before its first response byte."`
+	HalfClose        string   `koanf:"half_close" reload:"live" oneof:"abort ignore" doc:"Whether a client that closes its sending side has gone. A connection keeps what it was accepted under, and after a reload ends with its next answer."`
+	TrustHeaders     bool     `koanf:"trust_headers" reload:"live" doc:"Whether x-routerd-… request headers are honoured."`
 }
 
 // Admin configures the admin API's listener.
 type Admin struct {
-	Listen        string `koanf:"listen" doc:"Address, HOST:PORT."`
-	TokenFile     string `koanf:"token_file" doc:"File that holds the bearer token; empty means admin.token in data_dir, made when missing."`
-	MaxBody       Bytes  `koanf:"max_body" min:"1KiB" max:"1GiB" doc:"Largest request body; a module is at most 8 MiB."`
-	MetricsPublic bool   `koanf:"metrics_public" doc:"Whether /metrics is open without a token."`
+	Listen        string `koanf:"listen" reload:"restart" doc:"Address, HOST:PORT."`
+	TokenFile     string `koanf:"token_file" reload:"live" doc:"File that holds the bearer token; empty means admin.token in data_dir, made when missing. A reload reads it again, also when the key has not changed."`
+	MaxBody       Bytes  `koanf:"max_body" reload:"live" min:"1KiB" max:"1GiB" doc:"Largest request body; a module is at most 8 MiB."`
+	MetricsPublic bool   `koanf:"metrics_public" reload:"live" doc:"Whether /metrics is open without a token."`
 }
 
 // Workers is the file's source of the catalog.
 type Workers struct {
-	Static []fleet.Record `koanf:"static" doc:"Workers, each as the body of the worker API."`
+	Static []fleet.Record `koanf:"static" reload:"live" doc:"Workers, each as the body of the worker API."`
 }
 
 // Model has the settings of one model name.
 type Model struct {
-	BlockSize int    `koanf:"block_size" min:"0" max:"1048576" doc:"Tokens a KV block; 0 lets the worker record or the engine decide."`
-	Tokenize  string `koanf:"tokenize" oneof:"engine off" doc:"Who turns prompts into tokens: the worker's /tokenize, or nobody."`
-	Policy    string `koanf:"policy" doc:"Name of the policy for this model."`
+	BlockSize int    `koanf:"block_size" reload:"live" min:"0" max:"1048576" doc:"Tokens a KV block; 0 lets the worker record or the engine decide. Another size than that of a partition with workers is refused at reload."`
+	Tokenize  string `koanf:"tokenize" reload:"live" oneof:"engine off" doc:"Who turns prompts into tokens: the worker's /tokenize, or nobody."`
+	Policy    string `koanf:"policy" reload:"live" doc:"Name of the policy for this model."`
 }
 
 // Routing says which policy a request gets: the first matching rule, else the
 // model's, else the default.
 type Routing struct {
-	Rules   []Rule `koanf:"rules" doc:"Rules, first match wins."`
-	Default string `koanf:"default" doc:"Policy where nothing else names one."`
-	Seed    uint64 `koanf:"seed" doc:"Fixes the draws between equal candidates; 0 draws anew at each start."`
+	Rules   []Rule `koanf:"rules" reload:"live" doc:"Rules, first match wins."`
+	Default string `koanf:"default" reload:"live" doc:"Policy where nothing else names one."`
+	Seed    uint64 `koanf:"seed" reload:"live" doc:"Fixes the draws between equal candidates; 0 draws at random. Draws begin anew when it changes."`
 }
 
 // Rule maps a model and a group to a policy; empty matches all.
 type Rule struct {
-	Model  string `koanf:"model" doc:"Model name; empty matches all."`
-	Group  string `koanf:"group" doc:"Routing group; empty matches all."`
-	Policy string `koanf:"policy" doc:"Policy name."`
+	Model  string `koanf:"model" reload:"live" doc:"Model name; empty matches all."`
+	Group  string `koanf:"group" reload:"live" doc:"Routing group; empty matches all."`
+	Policy string `koanf:"policy" reload:"live" doc:"Policy name."`
 }
 
 // Plugins bounds what guest modules may use.
 type Plugins struct {
-	CallDeadline Duration `koanf:"call_deadline" min:"1ms" max:"10s" doc:"Wall-clock bound of one call."`
-	PoolWait     Duration `koanf:"pool_wait" max:"10s" off:"true" doc:"How long a decision waits for a free instance; 0s does not wait."`
-	MemoryLimit  Bytes    `koanf:"memory_limit" min:"16MiB" max:"64GiB" doc:"Bound of the memory that all instances have mapped for use."`
-	FuelCap      uint64   `koanf:"fuel_cap" min:"10000" max:"1000000000" doc:"Upper bound of the fuel of one call."`
-	Guard        string   `koanf:"guard" oneof:"on off" doc:"Whether a faulting policy trips to its fallback."`
+	CallDeadline Duration `koanf:"call_deadline" reload:"live" min:"1ms" max:"10s" doc:"Wall-clock bound of one call."`
+	PoolWait     Duration `koanf:"pool_wait" reload:"live" max:"10s" off:"true" doc:"How long a decision waits for a free instance; 0s does not wait."`
+	MemoryLimit  Bytes    `koanf:"memory_limit" reload:"live" min:"16MiB" max:"64GiB" doc:"Bound of the memory that all instances have mapped for use."`
+	FuelCap      uint64   `koanf:"fuel_cap" reload:"live" min:"10000" max:"1000000000" doc:"Upper bound of the fuel of one call."`
+	Guard        string   `koanf:"guard" reload:"live" oneof:"on off" doc:"Whether a faulting policy trips to its fallback."`
 }
 
 // Log configures the daemon's log on standard error.
 type Log struct {
-	Level  string `koanf:"level" oneof:"debug info warn error" doc:"Least level that is written."`
-	Format string `koanf:"format" oneof:"text json" doc:"Form of a line."`
+	Level  string `koanf:"level" reload:"live" oneof:"debug info warn error" doc:"Least level that is written."`
+	Format string `koanf:"format" reload:"live" oneof:"text json" doc:"Form of a line."`
 }
 
 // DefaultConfig is the configuration of an empty file.

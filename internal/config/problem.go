@@ -14,6 +14,8 @@ type Problem struct {
 	Key    string // dotted path
 	Value  string // as given, cut to 80 bytes; "" for an unknown key
 	Reason string // what is allowed, or what is wrong
+
+	Allowed string // what is allowed, alone; "" where Reason does not tell it
 }
 
 // Error is the problem on one line.
@@ -28,7 +30,7 @@ func (p Problem) Error() string {
 
 func badValue(source, key, value, allowed string) Problem {
 	fe := &fleet.FieldError{Field: key, Value: value, Allowed: allowed}
-	return Problem{Source: source, Key: key, Value: value, Reason: strings.TrimPrefix(fe.Error(), key+": ")}
+	return Problem{Source: source, Key: key, Value: value, Reason: strings.TrimPrefix(fe.Error(), key+": "), Allowed: allowed}
 }
 
 func unknownKey(source, key, near string) Problem {
@@ -36,7 +38,7 @@ func unknownKey(source, key, near string) Problem {
 	if near != "" {
 		reason += "; the nearest known one is " + near
 	}
-	return Problem{Source: source, Key: printable(key), Reason: reason}
+	return Problem{Source: source, Key: printable(key), Reason: reason, Allowed: near}
 }
 
 // printable quotes a key that a terminal would not show as it is.

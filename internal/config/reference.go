@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"strings"
@@ -14,35 +15,37 @@ func Reference() string {
 	var b strings.Builder
 	b.WriteString("# Configuration\n\nGenerated from `internal/config`; change it there.\n\n" +
 		"Order: defaults, the file, environment, flags; the later wins. A key `a.b` is `ROUTERD_A__B` in the environment and `--a.b` as a flag. " +
-		"Keys below NAME or [] are set in the file only.\n\n| key | type | default | allowed | meaning |\n|---|---|---|---|---|\n")
-	reference(&b, nil, schema(), reflect.ValueOf(DefaultConfig()))
+		"Keys below NAME or [] are set in the file only. Reload: `live` keys are in force when a reload has answered, a change of a `restart` key refuses the reload as a whole.\n\n" +
+		"| key | type | default | allowed | reload | meaning |\n|---|---|---|---|---|---|\n")
+	reference(&b, nil, schema(), reflect.ValueOf(DefaultConfig()), "")
 	return b.String()
 }
 
-func reference(b *strings.Builder, path []string, n *node, v reflect.Value) {
+func reference(b *strings.Builder, path []string, n *node, v reflect.Value, reload string) {
+	reload = cmp.Or(n.tag.Get("reload"), reload)
 	switch n.kind {
 	case section:
 		for i, key := range n.order {
-			reference(b, below(path, key), n.children[key], v.Field(i))
+			reference(b, below(path, key), n.children[key], v.Field(i), reload)
 		}
 	case freeMap, list:
 		name := "[]"
 		if n.kind == freeMap {
 			name = "NAME"
 		}
-		row(b, path, n, map[nodeKind]string{freeMap: "mapping", list: "list"}[n.kind], "", n.tag.Get("doc"))
+		row(b, path, n, map[nodeKind]string{freeMap: "mapping", list: "list"}[n.kind], "", reload, n.tag.Get("doc"))
 		if n.element.kind != leaf {
-			reference(b, below(path, name), n.element, reflect.New(n.element.typ).Elem())
+			reference(b, below(path, name), n.element, reflect.New(n.element.typ).Elem(), reload)
 		}
 	case opaque:
-		row(b, path, n, "policy", "", "See docs/reference/admin-api.md, policies.")
+		row(b, path, n, "policy", "", reload, "See docs/reference/admin-api.md, policies.")
 	case leaf:
-		row(b, path, n, typeName(n.typ), defaultText(path, v), n.tag.Get("doc"))
+		row(b, path, n, typeName(n.typ), defaultText(path, v), reload, n.tag.Get("doc"))
 	}
 }
 
-func row(b *strings.Builder, path []string, n *node, typ, def, doc string) {
-	fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s |\n", dotted(path), typ, def, allowedText(n.tag), doc)
+func row(b *strings.Builder, path []string, n *node, typ, def, reload, doc string) {
+	fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s | %s |\n", dotted(path), typ, def, allowedText(n.tag), reload, doc)
 }
 
 func typeName(t reflect.Type) string {

@@ -1,0 +1,77 @@
+package config_test
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/routerd/routerd/internal/config"
+)
+
+func TestEveryKeyIsLiveOrNeedsARestart(t *testing.T) {
+	restart := []string{}
+	row := regexp.MustCompile("^\\| `([^`]+)` \\|.*\\| (\\w*) \\| [^|]*\\|$")
+	rows := 0
+	for line := range strings.Lines(config.Reference()) {
+		if !strings.HasPrefix(line, "| `") {
+			continue
+		}
+		rows++
+		m := row.FindStringSubmatch(strings.TrimSpace(line))
+		switch {
+		case m == nil || m[2] != "live" && m[2] != "restart":
+			t.Errorf("neither live nor restart: %s", line)
+		case m[2] == "restart":
+			restart = append(restart, m[1])
+		}
+	}
+	if rows < 50 {
+		t.Errorf("%d rows", rows)
+	}
+	if diff := cmp.Diff([]string{"data_dir", "frontend.listen", "admin.listen"}, restart); diff != "" {
+		t.Errorf("keys that need a restart (-want +got)\n%s", diff)
+	}
+}
+
+func TestChangedNamesEveryKeyThatDiffers(t *testing.T) {
+	const was = `
+models: {"a.b/c": {block_size: 16}, old: {}}
+policies: {fast: {scorers: [{use: "builtin:kv-aware"}]}}
+workers: {static: [{name: w1, url: "http://127.0.0.1:8000"}]}
+`
+	for _, c := range []struct {
+		name, now     string
+		live, restart []string
+	}{
+		{"the same text", was, nil, nil},
+		{"the same in other words", `
+workers: {static: [{url: "http://127.0.0.1:8000/", name: "w1", dp_size: 1}]}
+policies: {fast: {scorers: [{use: "builtin:kv-aware"}], fallback: "builtin:kv-aware"}}
+models: {old: {tokenize: engine}, "a.b/c": {block_size: 16}}
+frontend: {grace: 30000ms}
+`, nil, nil},
+		{"nested, new and gone", `
+data_dir: /elsewhere
+frontend: {listen: "127.0.0.1:9", retries: 1}
+admin: {listen: "127.0.0.1:10"}
+models: {"a.b/c": {block_size: 32, tokenize: "off"}, new: {}}
+policies: {fast: {scorers: [{use: "builtin:kv-aware", weight: 2}]}, more: {scorers: [{use: "builtin:kv-aware"}]}}
+routing: {rules: [{policy: fast}]}
+log: {level: debug}
+`, []string{
+			"frontend.retries", "log.level", "models.a.b/c.block_size", "models.a.b/c.tokenize", "models.new", "models.old",
+			"policies.fast", "policies.more", "routing.rules", "workers.static",
+		}, []string{"admin.listen", "data_dir", "frontend.listen"}},
+		{"an empty list is none", was + "routing: {rules: []}\n", nil, nil},
+	} {
+		live, restart := config.Changed(mustLoad(t, was, nil).Config, mustLoad(t, c.now, nil).Config)
+		if diff := cmp.Diff(c.live, live); diff != "" {
+			t.Errorf("%s: live (-want +got)\n%s", c.name, diff)
+		}
+		if diff := cmp.Diff(c.restart, restart); diff != "" {
+			t.Errorf("%s: restart (-want +got)\n%s", c.name, diff)
+		}
+	}
+}
