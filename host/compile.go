@@ -3,7 +3,8 @@ package host
 import (
 	"context"
 	"errors"
-	"fmt"
+	"io/fs"
+	"os"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -18,7 +19,7 @@ import (
 // original bytes and compiles the rewritten ones. Safe for concurrent use.
 type Compiler interface {
 	// Compile returns a *LoadError when the engine refuses the module or a limit
-	// ended it. dir, when not empty, is a folder of the engine's cache that then
+	// ended it, and ErrCompiledCache when dir cannot be written. dir, when not empty, is a folder of the engine's cache that then
 	// holds the compiled form.
 	Compile(ctx context.Context, original, rewritten []byte, dir string) error
 }
@@ -39,10 +40,11 @@ func (InProcess) Compile(ctx context.Context, original, rewritten []byte, dir st
 	if dir == "" {
 		return nil
 	}
-	if err := compileInto(ctx, rewritten, dir); err != nil {
-		return refuse(StepCompile, abi.ECompile, clip(err.Error(), maxEngineText), "a module that the engine compiles")
+	err := compileInto(ctx, rewritten, dir)
+	if err == nil || errors.Is(err, ErrCompiledCache) {
+		return err
 	}
-	return nil
+	return refuse(StepCompile, abi.ECompile, clip(err.Error(), maxEngineText), "a module that the engine compiles")
 }
 
 // features is what guests may use: core 2.0 with SIMD, nothing else.
@@ -58,18 +60,28 @@ func validate(ctx context.Context, module []byte) (err error) {
 	return err
 }
 
-// compileInto compiles a module into the engine's cache in dir.
+// compileInto compiles a module into the engine's cache in dir; ErrCompiledCache
+// where dir is at fault.
 func compileInto(ctx context.Context, module []byte, dir string) (err error) {
 	cache, err := wazero.NewCompilationCacheWithDir(dir)
 	if err != nil {
-		return fmt.Errorf("open compiled cache: %w", err)
+		return unusable("open compiled cache", err)
 	}
 	defer func() { err = errors.Join(err, cache.Close(ctx)) }()
 	rt := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().
 		WithCoreFeatures(features).WithDebugInfoEnabled(false).WithCompilationCache(cache))
 	defer func() { err = errors.Join(err, rt.Close(ctx)) }()
-	_, err = rt.CompileModule(ctx, module)
+	if _, err = rt.CompileModule(ctx, module); ofFiles(err) {
+		return unusable("write compiled module", err)
+	}
 	return err
+}
+
+// ofFiles tells an error of the file system from one of the module.
+func ofFiles(err error) bool {
+	var path *fs.PathError
+	var link *os.LinkError
+	return errors.As(err, &path) || errors.As(err, &link)
 }
 
 // engineFolder is where the engine keeps its files below a cache folder.

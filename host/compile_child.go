@@ -27,6 +27,9 @@ const (
 	childAnswer = 64 << 10 // bytes
 )
 
+// childNoFolder is a child's exit code when its folder cannot be written.
+const childNoFolder = 3
+
 // childCommand is the hidden subcommand that makes a process a compile child.
 const childCommand = "compile-module"
 
@@ -114,6 +117,9 @@ func (c *Child) verdict(ctx, run context.Context, err error, answer, noise strin
 		return refuse(StepCompile, abi.ECompileLimit, "the compiler ran out of memory", allowed)
 	}
 	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() == childNoFolder {
+		return fmt.Errorf("%w: the compiler said: %s", ErrCompiledCache, clip(strings.TrimSpace(noise), maxEngineText))
+	}
 	if errors.As(err, &exit) && !exit.Exited() {
 		return refuse(StepCompile, abi.ECompileLimit, "the compiler was killed: "+exit.String(), allowed)
 	}
@@ -158,6 +164,9 @@ func compileChild(args []string, in io.Reader, out io.Writer) int {
 	var refused *LoadError
 	if err := (InProcess{}).Compile(context.Background(), original, rewritten, args[2]); err != nil && !errors.As(err, &refused) {
 		fmt.Fprintln(os.Stderr, err)
+		if errors.Is(err, ErrCompiledCache) {
+			return childNoFolder
+		}
 		return 1
 	}
 	b, err := json.Marshal(refused)

@@ -1,20 +1,22 @@
 package host
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/cpu"
-
-	"github.com/routerd/routerd/plugins/abi"
 )
 
 // maxCompiledBytes bounds the folder of compiled modules; those that were used
@@ -24,11 +26,19 @@ const maxCompiledBytes = 1 << 30
 // markerPrefix starts the name of a marker; its key follows.
 const markerPrefix = "ok-"
 
+// maxMarker bounds a marker, in bytes.
+const maxMarker = 4 << 10
+
+// ErrCompiledCache is that the folder of compiled modules cannot be used: it is
+// gone, read-only or full. What it holds still loads where that is possible.
+var ErrCompiledCache = errors.New("the folder of compiled modules cannot be used")
+
 // compiledCache is the folder of compiled modules. A marker per key tells that
-// the module was validated, which one it is and where its compiled form is, so
-// that a load never compiles in this process by surprise. What is in there is
-// executed: the folder is the owner's alone. Not safe for concurrent use: the
-// runtime's turn guards it.
+// the module was validated, which one it is, where its compiled form is and the
+// form's checksum, so that a load never compiles in this process by surprise.
+// What is in there is executed: the folder is the owner's alone, and nothing is
+// handed to the engine before its checksum was found right. Not safe for
+// concurrent use, but for compile: the runtime's turn guards it.
 type compiledCache struct {
 	dir  string // absolute
 	most int64  // bytes
@@ -42,99 +52,128 @@ func openCompiledCache(dir string) (*compiledCache, error) {
 		return nil, fmt.Errorf("resolve compiled cache: %w", err)
 	}
 	if err := os.MkdirAll(filepath.Join(abs, engineFolder()), 0o700); err != nil {
-		return nil, fmt.Errorf("make compiled cache: %w", err)
+		return nil, unusable("make compiled cache", err)
 	}
-	if err := os.Chmod(abs, 0o700); err != nil {
-		return nil, fmt.Errorf("restrict compiled cache: %w", err)
+	if st, err := os.Stat(abs); err != nil || st.Mode().Perm() != 0o700 {
+		if err := os.Chmod(abs, 0o700); err != nil {
+			return nil, fmt.Errorf("restrict compiled cache: %w", err)
+		}
 	}
 	left, err := filepath.Glob(filepath.Join(abs, "compiling-*"))
 	if err != nil {
 		return nil, fmt.Errorf("list compiled cache: %w", err)
 	}
 	for _, l := range left {
-		if err := os.RemoveAll(l); err != nil {
-			return nil, fmt.Errorf("clean compiled cache: %w", err)
-		}
+		_ = os.RemoveAll(l) // nothing reads it; a folder that is read-only serves what it has
 	}
 	return &compiledCache{dir: abs, most: maxCompiledBytes}, nil
 }
 
-// compiledEntry is a marker with what it tells.
+// compiledEntry is a marker: what a compiled form is of, where it is, and what
+// it must look like.
 type compiledEntry struct {
-	key    string
-	digest string // of the module, "sha256:HEX"
-	file   string // in the engine's folder
-	used   time.Time
-	size   int64
+	Key    string `json:"key"`
+	Module string `json:"module"` // digest, "sha256:HEX"
+	File   string `json:"file"`   // in the engine's folder
+	Sum    string `json:"sum"`    // digest of the file
+	Size   int64  `json:"size"`   // bytes of the file
+
+	used time.Time
 }
 
-// read reads the marker of key; false when it or the compiled form is not there.
-func (c *compiledCache) read(key string) (compiledEntry, bool) {
-	b, err := os.ReadFile(c.marker(key))
+// entryState is what the cache has for a key.
+type entryState int
+
+const (
+	entryMissing entryState = iota
+	entryDamaged            // there, but not what was put there
+	entryWhole
+)
+
+// read reads the marker of key and looks whether the compiled form is there. It
+// does not look into the form.
+func (c *compiledCache) read(key string) (compiledEntry, entryState) {
+	f, st, err := openPlain(c.marker(key))
+	if errors.Is(err, fs.ErrNotExist) {
+		return compiledEntry{}, entryMissing
+	}
 	if err != nil {
-		return compiledEntry{}, false
+		return compiledEntry{}, entryDamaged
 	}
-	file, digest, ok := strings.Cut(string(b), "\n")
-	if !ok || file == "" || strings.ContainsAny(file, `/\`) {
-		return compiledEntry{}, false
+	defer f.Close()
+	e := compiledEntry{used: st.ModTime()}
+	if json.NewDecoder(io.LimitReader(f, maxMarker)).Decode(&e) != nil || e.Key != key || e.File == "" || strings.ContainsAny(e.File, `/\`) {
+		return compiledEntry{}, entryDamaged
 	}
-	made, err := os.Stat(filepath.Join(c.dir, engineFolder(), file))
-	if err != nil {
-		return compiledEntry{}, false
+	made, err := os.Lstat(c.form(e.File))
+	if err != nil || !made.Mode().IsRegular() || made.Size() != e.Size {
+		return e, entryDamaged
 	}
-	mark, err := os.Stat(c.marker(key))
-	if err != nil {
-		return compiledEntry{}, false
-	}
-	return compiledEntry{key: key, digest: digest, file: file, used: mark.ModTime(), size: made.Size()}, true
+	return e, entryWhole
 }
 
-// has tells whether the compiled form for key is there, and notes that it is
-// used.
-func (c *compiledCache) has(key string) bool {
-	_, ok := c.read(key)
-	if ok {
-		now := time.Now()
-		_ = os.Chtimes(c.marker(key), now, now) // only the order of dropping hangs on it
+// check tells whether the compiled form for key is there with the bytes that
+// were put there, and notes that it is used. The engine executes what it loads,
+// and would compile in this process what it does not find: it may be asked only
+// for what is whole.
+func (c *compiledCache) check(key string) entryState {
+	e, state := c.read(key)
+	if state != entryWhole {
+		return state
 	}
-	return ok
+	if sum, err := sumOf(c.form(e.File)); err != nil || sum != e.Sum {
+		return entryDamaged
+	}
+	now := time.Now()
+	_ = os.Chtimes(c.marker(key), now, now) // only the order of dropping hangs on it
+	return entryWhole
 }
 
 // drop forgets key and its compiled form.
 func (c *compiledCache) drop(key string) {
-	if e, ok := c.read(key); ok {
-		_ = os.Remove(filepath.Join(c.dir, engineFolder(), e.file))
+	if e, _ := c.read(key); e.File != "" {
+		_ = os.RemoveAll(c.form(e.File))
 	}
-	_ = os.Remove(c.marker(key))
+	_ = os.RemoveAll(c.marker(key))
 }
 
-// fill compiles with comp into a folder of its own and moves the result in.
-func (c *compiledCache) fill(ctx context.Context, comp Compiler, key string, original, rewritten []byte) error {
-	tmp, err := os.MkdirTemp(c.dir, "compiling-")
+// forget drops what was compiled from the module with a digest.
+func (c *compiledCache) forget(module string) {
+	for _, e := range c.entries() {
+		if e.Module == module {
+			c.drop(e.Key)
+		}
+	}
+}
+
+// openPlain opens a regular file, following no link and waiting for nothing.
+func openPlain(name string) (*os.File, fs.FileInfo, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return fmt.Errorf("make compile folder: %w", err)
+		return nil, nil, err
 	}
-	defer os.RemoveAll(tmp)
-	if err := comp.Compile(ctx, original, rewritten, tmp); err != nil {
-		return err
+	st, err := f.Stat()
+	if err == nil && !st.Mode().IsRegular() {
+		err = fmt.Errorf("%s is no regular file", filepath.Base(name))
 	}
-	made, err := os.ReadDir(filepath.Join(tmp, engineFolder()))
-	if err != nil || len(made) != 1 {
-		return refuse(StepCompile, abi.ECompile, fmt.Sprintf("the compiler left %d files", len(made)), "one compiled module")
+	if err != nil {
+		return nil, nil, errors.Join(err, f.Close())
 	}
-	name := made[0].Name()
-	if err := os.Rename(filepath.Join(tmp, engineFolder(), name), filepath.Join(c.dir, engineFolder(), name)); err != nil {
-		return fmt.Errorf("keep compiled module: %w", err)
+	return f, st, nil
+}
+
+// sumOf is the digest of a regular file.
+func sumOf(name string) (string, error) {
+	f, _, err := openPlain(name)
+	if err != nil {
+		return "", err
 	}
-	mark := filepath.Join(tmp, "marker")
-	if err := os.WriteFile(mark, []byte(name+"\n"+Digest(original)), 0o600); err != nil {
-		return fmt.Errorf("mark compiled module: %w", err)
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
 	}
-	if err := os.Rename(mark, c.marker(key)); err != nil {
-		return fmt.Errorf("mark compiled module: %w", err)
-	}
-	c.trim(key)
-	return nil
+	return "sha256:" + hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // trim drops what was used longest ago while the folder is too large; key stays.
@@ -144,19 +183,19 @@ func (c *compiledCache) trim(key string) {
 	size := int64(0)
 	kept := map[string]bool{}
 	for _, e := range entries {
-		if e.key != key && size+e.size > c.most {
+		if e.Key != key && size+e.Size > c.most {
 			continue
 		}
-		size += e.size
-		kept[e.key] = true
+		size += e.Size
+		kept[e.Key] = true
 	}
-	c.keep(entries, func(e compiledEntry) bool { return kept[e.key] })
+	c.keep(entries, func(e compiledEntry) bool { return kept[e.Key] })
 }
 
 // sweep drops the compiled forms of modules that are not wanted, of other
 // versions of the engine, and what no marker names.
 func (c *compiledCache) sweep(wanted func(digest string) bool) {
-	c.keep(c.entries(), func(e compiledEntry) bool { return wanted(e.digest) })
+	c.keep(c.entries(), func(e compiledEntry) bool { return wanted(e.Module) })
 	others, err := filepath.Glob(filepath.Join(c.dir, "wazero-*"))
 	if err != nil {
 		return
@@ -174,12 +213,12 @@ func (c *compiledCache) keep(entries []compiledEntry, chosen func(compiledEntry)
 	keys, files := map[string]bool{}, map[string]bool{}
 	for _, e := range entries {
 		if chosen(e) {
-			keys[e.key], files[e.file] = true, true
+			keys[e.Key], files[e.File] = true, true
 		}
 	}
 	for _, key := range c.keys() {
 		if !keys[key] {
-			_ = os.Remove(c.marker(key))
+			_ = os.RemoveAll(c.marker(key))
 		}
 	}
 	made, err := os.ReadDir(filepath.Join(c.dir, engineFolder()))
@@ -188,7 +227,7 @@ func (c *compiledCache) keep(entries []compiledEntry, chosen func(compiledEntry)
 	}
 	for _, f := range made {
 		if !files[f.Name()] {
-			_ = os.Remove(filepath.Join(c.dir, engineFolder(), f.Name()))
+			_ = os.RemoveAll(c.form(f.Name()))
 		}
 	}
 }
@@ -197,7 +236,7 @@ func (c *compiledCache) keep(entries []compiledEntry, chosen func(compiledEntry)
 func (c *compiledCache) entries() []compiledEntry {
 	var out []compiledEntry
 	for _, key := range c.keys() {
-		if e, ok := c.read(key); ok {
+		if e, state := c.read(key); state == entryWhole {
 			out = append(out, e)
 		}
 	}
@@ -220,6 +259,8 @@ func (c *compiledCache) keys() []string {
 
 func (c *compiledCache) marker(key string) string { return filepath.Join(c.dir, markerPrefix+key) }
 
+func (c *compiledCache) form(file string) string { return filepath.Join(c.dir, engineFolder(), file) }
+
 // sweepCompiled drops the compiled forms of modules that are not wanted.
 func (r *Runtime) sweepCompiled(wanted func(digest string) bool) {
 	if r.disk == nil {
@@ -228,6 +269,17 @@ func (r *Runtime) sweepCompiled(wanted func(digest string) bool) {
 	r.turn <- struct{}{}
 	defer func() { <-r.turn }()
 	r.disk.sweep(wanted)
+}
+
+// Forget drops the compiled form of the module with a digest ("sha256:HEX"), so
+// that a module that was only tried leaves nothing. What runs goes on.
+func (r *Runtime) Forget(digest string) {
+	if r.disk == nil {
+		return
+	}
+	r.turn <- struct{}{}
+	defer func() { <-r.turn }()
+	r.disk.forget(digest)
 }
 
 // cacheKey names a compiled module: both forms of its bytes, the engine's

@@ -15,6 +15,7 @@ type metrics struct {
 	logDropped   *prometheus.CounterVec
 	growthFailed prometheus.Counter
 	compile      prometheus.Histogram
+	rebuilds     prometheus.Counter
 	activations  prometheus.Counter
 }
 
@@ -39,6 +40,9 @@ func newMetrics(reg prometheus.Registerer, r *Runtime) (*metrics, error) {
 			Name: "routerd_plugin_compile_seconds", Help: "Time to validate and compile a module.",
 			Buckets: []float64{0.005, 0.02, 0.1, 0.5, 2, 5, 20, 60},
 		}),
+		rebuilds: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "routerd_plugin_cache_rebuilds_total", Help: "Compiled modules on disk that were damaged and are made again.",
+		}),
 		activations: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "routerd_policy_activations_total", Help: "Policy revisions activated.",
 		}),
@@ -54,7 +58,7 @@ func newMetrics(reg prometheus.Registerer, r *Runtime) (*metrics, error) {
 	if reg == nil {
 		return m, nil
 	}
-	for _, c := range append(gauges, m.calls, m.faults, m.fuel, m.logDropped, m.growthFailed, m.compile, m.activations) {
+	for _, c := range append(gauges, m.calls, m.faults, m.fuel, m.logDropped, m.growthFailed, m.compile, m.rebuilds, m.activations) {
 		if err := reg.Register(c); err != nil {
 			return nil, err
 		}

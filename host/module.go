@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/tetratelabs/wazero"
 
@@ -232,57 +231,6 @@ func (r *Runtime) load(ctx context.Context, wasm []byte, digest string) (*module
 		return nil, err
 	}
 	return out, nil
-}
-
-// build rewrites and compiles, one module at a time: a rewritten module can take
-// tens of MiB, and those that wait hold none yet.
-func (r *Runtime) build(ctx context.Context, wasm []byte, m *meter.Module, pages uint32) (wazero.CompiledModule, error) {
-	select {
-	case r.turn <- struct{}{}:
-		defer func() { <-r.turn }()
-	case <-ctx.Done():
-		return nil, fmt.Errorf("wait for the compiler: %w", context.Cause(ctx))
-	}
-	rewritten, err := m.Rewrite(meter.Options{MemoryMaxPages: pages, StartFuel: abi.FuelSlice, Slice: abi.FuelSlice})
-	if err != nil {
-		return nil, fromMeter(err)
-	}
-	return r.compile(ctx, wasm, rewritten)
-}
-
-// compile gets the compiled form from the cache, filling it first where needed.
-func (r *Runtime) compile(ctx context.Context, original, rewritten []byte) (wazero.CompiledModule, error) {
-	if r.disk == nil {
-		if err := r.cfg.Compiler.Compile(ctx, original, rewritten, ""); err != nil {
-			return nil, err
-		}
-		defer r.metrics.compiled(time.Now())
-		c, err := r.engine.CompileModule(context.WithoutCancel(ctx), rewritten)
-		if err != nil {
-			return nil, refuse(StepCompile, abi.ECompile, clip(err.Error(), maxEngineText), "")
-		}
-		return c, nil
-	}
-	key := cacheKey(original, rewritten)
-	for attempt := 0; ; attempt++ {
-		if !r.disk.has(key) {
-			began := time.Now()
-			err := r.disk.fill(ctx, r.cfg.Compiler, key, original, rewritten)
-			r.metrics.compiled(began)
-			if err != nil {
-				return nil, err
-			}
-		}
-		c, err := r.engine.CompileModule(context.WithoutCancel(ctx), rewritten)
-		if err == nil {
-			return c, nil
-		}
-		// A damaged cache entry is made again, once.
-		r.disk.drop(key)
-		if attempt > 0 {
-			return nil, refuse(StepCompile, abi.ECompile, clip(err.Error(), maxEngineText), "")
-		}
-	}
 }
 
 func (m *module) close() error {

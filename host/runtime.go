@@ -27,7 +27,8 @@ type Runtime struct {
 	disk    *compiledCache          // nil without a cache folder
 	memory  memoryBudget
 	reserve bool
-	turn    chan struct{} // capacity 1: holds a token while a module is rewritten and compiled
+	turn    chan struct{} // capacity 1: holds a token while a module is rewritten or loaded; guards disk
+	fills   chan struct{} // capacity 1: holds a token while a module is compiled; taken before turn
 
 	instances atomic.Int64
 	modules   *shared[string, *module]
@@ -53,7 +54,7 @@ func newRuntime(cfg Config, log *slog.Logger, reg prometheus.Registerer, rc waze
 	if !littleEndian() {
 		return nil, errors.New("make plugin runtime: this machine is big-endian; guest frames are written in place and need little-endian")
 	}
-	r := &Runtime{cfg: cfg, log: log, reserve: canReserve(), turn: make(chan struct{}, 1)}
+	r := &Runtime{cfg: cfg, log: log, reserve: canReserve(), turn: make(chan struct{}, 1), fills: make(chan struct{}, 1)}
 	r.memory.limit = cfg.MemoryLimit
 	r.modules = newShared[string]((*module).close)
 	r.pools = newShared[poolKey](r.closePool)
