@@ -22,14 +22,14 @@ const (
 )
 
 // tooLong tells whether the request announces more than is allowed.
-func (s *Server) tooLong(h *fasthttp.RequestHeader) bool {
-	return int64(h.ContentLength()) > s.cfg.MaxBody
+func (c *Config) tooLong(h *fasthttp.RequestHeader) bool {
+	return int64(h.ContentLength()) > c.MaxBody
 }
 
 // expect answers a client that asks before it sends its body. A body that is
 // announced too large is refused there, before a byte of it.
 func (s *Server) expect(ctx *fasthttp.RequestCtx) int {
-	if !s.tooLong(&ctx.Request.Header) {
+	if !s.cfg.Load().tooLong(&ctx.Request.Header) {
 		return fasthttp.StatusContinue
 	}
 	s.refuseParse(ctx, fasthttp.ErrBodyTooLarge)
@@ -47,7 +47,7 @@ func (x *exchange) readBody() error {
 	}
 	length := x.ctx.Request.Header.ContentLength()
 	x.small = x.s.bodies.get()
-	body, err := readAll(src, *x.small, length, x.s.cfg.MaxBody)
+	body, err := readAll(src, *x.small, length, x.cfg.MaxBody)
 	if err != nil {
 		x.closing = true
 		if op, ok := errors.AsType[*net.OpError](err); ok && !op.Timeout() {

@@ -23,7 +23,7 @@ func (s *Server) complete(x *exchange, sc *scanner) error {
 	if err := sc.scan(x.ctx.Request.Body(), &x.scan); err != nil {
 		return err
 	}
-	if s.cfg.TrustHeaders {
+	if x.cfg.TrustHeaders {
 		if err := routingHeaders(h, &x.req); err != nil {
 			return err
 		}
@@ -40,7 +40,7 @@ func (s *Server) complete(x *exchange, sc *scanner) error {
 	if err := x.begin(); err != nil {
 		return err
 	}
-	s.outbound(x)
+	x.outbound()
 	s.readPrompt(x, sc.route)
 	return s.routeRequest(x)
 }

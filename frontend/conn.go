@@ -14,8 +14,10 @@ import (
 // listener hands out connections as the relay needs them.
 type listener struct {
 	net.Listener
-	closing sync.Once
-	err     error
+	watchers *watchers
+	cfg      *atomic.Pointer[Config]
+	closing  sync.Once
+	err      error
 }
 
 // Close closes the listener; further calls return what the first did.
@@ -30,7 +32,8 @@ func (l *listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &conn{Conn: nc}, nil
+	mode := l.cfg.Load().HalfClose
+	return &conn{Conn: l.watchers.adopt(nc, mode), halfClose: mode}, nil
 }
 
 // conn is a client's connection. Beside the watched connection under it, it
@@ -38,10 +41,11 @@ func (l *listener) Accept() (net.Conn, error) {
 // still sends.
 type conn struct {
 	net.Conn
-	busy    atomic.Bool // a request is being read or answered
-	arrived atomic.Bool // that request is here whole
-	linger  atomic.Bool // read what still comes before closing
-	closed  sync.Once
+	halfClose string      // Config.HalfClose when it was accepted
+	busy      atomic.Bool // a request is being read or answered
+	arrived   atomic.Bool // that request is here whole
+	linger    atomic.Bool // read what still comes before closing
+	closed    sync.Once
 }
 
 // NetConn returns the connection below, by which clientwatch finds its own.

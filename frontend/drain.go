@@ -158,7 +158,7 @@ func (s *Server) Drain(ctx context.Context) error {
 
 // shut waits for the requests under way.
 func (s *Server) shut(ctx context.Context) error {
-	grace, cancel := context.WithTimeout(ctx, s.cfg.Grace)
+	grace, cancel := context.WithTimeout(ctx, s.cfg.Load().Grace)
 	defer cancel()
 	stop, stopNow := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopNow()

@@ -19,6 +19,7 @@ import (
 // connection's goroutine, except for end, which the watcher and a drain call.
 type exchange struct {
 	s       *Server
+	cfg     *Config // as it was when the request began
 	ctx     *fasthttp.RequestCtx
 	id      string
 	route   *route // nil for an unknown path
@@ -56,7 +57,14 @@ type exchange struct {
 
 func (s *Server) open(ctx *fasthttp.RequestCtx) *exchange {
 	h := &ctx.Request.Header
-	return &exchange{s: s, ctx: ctx, id: s.requestIDOf(h), old: !h.IsHTTP11(), started: time.Now()}
+	return &exchange{s: s, cfg: s.cfg.Load(), ctx: ctx, id: s.requestIDOf(h), old: !h.IsHTTP11(), started: time.Now()}
+}
+
+// outdated tells whether the connection was accepted under another HalfClose
+// than is in force.
+func (x *exchange) outdated() bool {
+	c, ok := x.ctx.Conn().(*conn)
+	return ok && c.halfClose != x.cfg.HalfClose
 }
 
 // path is the raw path of the request, without its query.

@@ -246,9 +246,9 @@ func stripAnswer(h *fasthttp.ResponseHeader) {
 
 // outbound turns the client's headers, without the hop-by-hop ones, into those
 // for the worker.
-func (s *Server) outbound(x *exchange) {
+func (x *exchange) outbound() {
 	h := &x.ctx.Request.Header
-	forwarded := s.forwardedFor(h, x.ctx.RemoteAddr())
+	forwarded := x.cfg.forwardedFor(h, x.ctx.RemoteAddr())
 	strip(h)
 	h.Set(headerRequestID, x.id)
 	if forwarded == "" {
@@ -259,9 +259,9 @@ func (s *Server) outbound(x *exchange) {
 }
 
 // forwardedFor is what the worker is told of the client; empty for nothing.
-func (s *Server) forwardedFor(h *fasthttp.RequestHeader, peer net.Addr) string {
+func (c *Config) forwardedFor(h *fasthttp.RequestHeader, peer net.Addr) string {
 	var before []byte
-	if s.cfg.ForwardedFor == forwardedAppend {
+	if c.ForwardedFor == forwardedAppend {
 		before = bytes.Join(h.PeekAll(fasthttp.HeaderXForwardedFor), []byte(", "))
 	}
 	tcp, ok := peer.(*net.TCPAddr)

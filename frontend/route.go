@@ -64,7 +64,7 @@ func (s *Server) mayRetry(x *exchange, err error) bool {
 
 // mayTryOther tells whether another worker may be asked at all.
 func (s *Server) mayTryOther(x *exchange) bool {
-	return x.req.Pin == nil && int(x.req.Attempt) < s.cfg.Retries && x.cause(nil) == nil
+	return x.req.Pin == nil && int(x.req.Attempt) < x.cfg.Retries && x.cause(nil) == nil
 }
 
 // unreached reports a worker that failed on the network before it answered.

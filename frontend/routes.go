@@ -48,8 +48,12 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 			x.close()
 		}
 	}()
+	x.closing = x.outdated()
 	if err := s.dispatch(x); err != nil {
 		x.fail(err)
+	}
+	if x.closing {
+		ctx.SetConnectionClose()
 	}
 }
 
@@ -74,7 +78,7 @@ func (s *Server) dispatch(x *exchange) error {
 		x.closing = true
 		return errBothFramings
 	}
-	if s.tooLong(h) {
+	if x.cfg.tooLong(h) {
 		x.closing = true
 		return &parseError{fasthttp.ErrBodyTooLarge}
 	}

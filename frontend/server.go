@@ -13,7 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/valyala/fasthttp"
 
-	"github.com/routerd/routerd/clientwatch"
 	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/prompt"
@@ -61,7 +60,7 @@ const (
 // Server is the OpenAI-compatible surface. Its methods are safe for concurrent
 // use.
 type Server struct {
-	cfg       Config
+	cfg       atomic.Pointer[Config] // never changed in place
 	core      Selector
 	tokenizer Tokenizer
 	upstream  *upstream.Client
@@ -97,8 +96,9 @@ func New(
 		return nil, fmt.Errorf("frontend metrics: %w", err)
 	}
 	s := &Server{
-		cfg: cfg, core: selection, tokenizer: tokenizer, upstream: client, tokenizes: tokenizes, log: log, metrics: m,
+		core: selection, tokenizer: tokenizer, upstream: client, tokenizes: tokenizes, log: log, metrics: m,
 	}
+	s.cfg.Store(&cfg)
 	s.chat, s.text = newScanner(prompt.Chat), newScanner(prompt.Completions)
 	s.routes = s.routeTable()
 	s.budget.fill()
@@ -129,6 +129,18 @@ func New(
 	return s, nil
 }
 
+// Configure puts another configuration in force; an error names the field that
+// is out of range, and nothing has changed then. A request keeps the one that
+// it began with. Another HalfClose holds for connections that are accepted from
+// now on; those that are open end with their next answer.
+func (s *Server) Configure(cfg Config) error {
+	if err := cfg.Validate(); err != nil {
+		return fmt.Errorf("frontend configuration: %w", err)
+	}
+	s.cfg.Store(&cfg)
+	return nil
+}
+
 // ErrServed is returned by every Serve but the first.
 var ErrServed = errors.New("frontend: Serve was called before")
 
@@ -138,17 +150,15 @@ func (s *Server) Serve(ln net.Listener) error {
 	if s.serving.Swap(true) {
 		return ErrServed
 	}
-	wc := clientwatch.DefaultConfig()
-	wc.HalfClose = clientwatch.HalfClose(s.cfg.HalfClose)
-	watcher, err := clientwatch.New(wc)
+	watchers, err := newWatchers()
 	if err != nil {
-		return fmt.Errorf("watch clients: %w", err)
+		return err
 	}
 	var watching sync.WaitGroup
 	var watchErr error
-	watching.Go(func() { watchErr = watcher.Run(context.Background()) })
-	err = s.serve(&listener{Listener: watcher.Wrap(ln)})
-	err = errors.Join(err, watcher.Close())
+	watching.Go(func() { watchErr = watchers.run() })
+	err = s.serve(&listener{Listener: ln, watchers: watchers, cfg: &s.cfg})
+	err = errors.Join(err, watchers.close())
 	watching.Wait()
 	return errors.Join(err, watchErr)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -15,7 +16,8 @@ import (
 // Client sends requests to workers and keeps connections to them. It is safe
 // for concurrent use.
 type Client struct {
-	cfg      Config
+	cfg      Config       // but for FirstByteTimeout, which can change
+	patience atomic.Int64 // FirstByteTimeout in nanoseconds
 	dialer   net.Dialer
 	pool     pool
 	counters counters
@@ -26,10 +28,15 @@ type Client struct {
 // starts nothing; see Run.
 func New(cfg Config) *Client {
 	c := &Client{cfg: cfg}
+	c.patience.Store(int64(cfg.FirstByteTimeout))
 	c.dialer.KeepAliveConfig = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
 	c.pool = pool{maxPerHost: cfg.MaxIdlePerHost, timeout: cfg.IdleConnTimeout, counters: &c.counters, hosts: make(map[string]*host)}
 	return c
 }
+
+// SetFirstByteTimeout changes Config.FirstByteTimeout, which d must suit, for
+// the requests that are sent from now on.
+func (c *Client) SetFirstByteTimeout(d time.Duration) { c.patience.Store(int64(d)) }
 
 // Run closes connections that have been unused for IdleConnTimeout, until ctx
 // ends; it returns nil. Without it they are closed when their worker is called
@@ -143,7 +150,7 @@ func (c *Client) exchange(call *Call, cn *conn, ep Endpoint, req *fasthttp.Reque
 	}
 	// A worker may refuse a large body, answer and close while it is written:
 	// what it said is in the socket.
-	cn.armRead(c.cfg.FirstByteTimeout, 0)
+	cn.armRead(time.Duration(c.patience.Load()), 0)
 	if err := cn.readHead(hdr); err != nil {
 		if errors.Is(sendErr, errAnswered) {
 			sendErr = err // it closed without an answer
