@@ -18,8 +18,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -45,6 +45,14 @@ var (
 	ErrDigest = errors.New("the bytes do not have the declared digest")
 	// ErrInUse is a module that a kept policy revision uses.
 	ErrInUse = errors.New("module is in use")
+	// ErrOwned is a name that belongs to another source.
+	ErrOwned = errors.New("the name belongs to another source")
+)
+
+// Sources of names.
+const (
+	SourceAPI = "api" // put one by one
+	SourceDir = "dir" // the module directory, as a set
 )
 
 // NameAllowed says what a module or policy may be called.
@@ -67,6 +75,7 @@ type Module struct {
 	Digest string    `json:"digest"` // "sha256:HEX"
 	Size   int64     `json:"size"`   // bytes
 	At     time.Time `json:"at"`     // when the name was set to this digest
+	Source string    `json:"source"` // SourceAPI or SourceDir: only it changes the name
 }
 
 // Store is safe for concurrent use. One process at a time may open a folder.
@@ -76,6 +85,7 @@ type Store struct {
 	mu    sync.Mutex // guards all below and the folder's names
 	names map[string]Module
 	pins  map[string]map[string]int // digest → who → how often
+	held  bool                      // nothing is removed
 }
 
 // Open reads the folder, making it where needed, and removes what a crash left
@@ -93,6 +103,9 @@ func Open(dir string) (*Store, error) {
 	if err := durable.CleanTemp(s.path("names")); err != nil {
 		return nil, fmt.Errorf("open module store: %w", err)
 	}
+	if err := durable.CleanTemp(dir); err != nil {
+		return nil, fmt.Errorf("open module store: %w", err)
+	}
 	files, err := os.ReadDir(s.path("names"))
 	if err != nil {
 		return nil, fmt.Errorf("open module store: %w", err)
@@ -101,6 +114,9 @@ func Open(dir string) (*Store, error) {
 		if err := s.readName(f.Name()); err != nil {
 			return nil, fmt.Errorf("open module store: read name %q: %w", f.Name(), err)
 		}
+	}
+	if err := s.resume(); err != nil {
+		return nil, fmt.Errorf("open module store: %w", err)
 	}
 	return s, nil
 }
@@ -117,85 +133,14 @@ func (s *Store) readName(file string) error {
 	if m.Name != file || CheckName(m.Name) != nil {
 		return errors.New("the file holds another name")
 	}
-	hexDigest, err := digestHex(m.Digest)
-	if err != nil {
-		return err
+	if !s.Has(m.Digest) {
+		return fmt.Errorf("the bytes %s: %w", m.Digest, ErrNotFound)
 	}
-	if _, err := os.Stat(s.path("blobs", hexDigest)); err != nil {
-		return err
+	if m.Source == "" {
+		m.Source = SourceAPI
 	}
 	s.names[m.Name] = m
 	return nil
-}
-
-// Put stores the bytes of r under a name. want, when not empty, is the digest
-// ("sha256:HEX") that they must have. created is false when the name already
-// pointed to these bytes. Nothing is stored when r fails, is too large or has
-// another digest.
-func (s *Store) Put(name string, r io.Reader, want string) (m Module, created bool, err error) {
-	if err := CheckName(name); err != nil {
-		return Module{}, false, err
-	}
-	if want != "" {
-		if _, err := digestHex(want); err != nil {
-			return Module{}, false, err
-		}
-	}
-	tmp, err := os.CreateTemp(s.path("tmp"), "put-*")
-	if err != nil {
-		return Module{}, false, fmt.Errorf("store module %q: %w", name, err)
-	}
-	defer func() {
-		_ = tmp.Close()
-		_ = os.Remove(tmp.Name()) // gone already when it was moved in
-	}()
-	sum := sha256.New()
-	n, err := io.Copy(io.MultiWriter(tmp, sum), io.LimitReader(r, MaxBytes+1))
-	if err != nil {
-		return Module{}, false, fmt.Errorf("store module %q: read its bytes: %w", name, err)
-	}
-	if n > MaxBytes {
-		return Module{}, false, fmt.Errorf("store module %q: %w", name, ErrTooLarge)
-	}
-	digest := "sha256:" + hex.EncodeToString(sum.Sum(nil))
-	if want != "" && want != digest {
-		return Module{}, false, fmt.Errorf("store module %q: %w: declared %s, got %s", name, ErrDigest, want, digest)
-	}
-	if err := tmp.Sync(); err != nil {
-		return Module{}, false, fmt.Errorf("store module %q: %w", name, err)
-	}
-	return s.point(tmp.Name(), Module{Name: name, Digest: digest, Size: n, At: time.Now().UTC()})
-}
-
-// point moves the blob in and lets the name point to it.
-func (s *Store) point(tmp string, m Module) (Module, bool, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	old, had := s.names[m.Name]
-	if had && old.Digest == m.Digest {
-		return old, false, nil
-	}
-	blob := s.path("blobs", strings.TrimPrefix(m.Digest, "sha256:"))
-	if _, err := os.Stat(blob); errors.Is(err, fs.ErrNotExist) {
-		if err := os.Rename(tmp, blob); err != nil {
-			return Module{}, false, fmt.Errorf("store module %q: %w", m.Name, err)
-		}
-		if err := durable.SyncDir(filepath.Dir(blob)); err != nil {
-			return Module{}, false, fmt.Errorf("store module %q: %w", m.Name, err)
-		}
-	}
-	b, err := json.Marshal(m)
-	if err != nil {
-		return Module{}, false, fmt.Errorf("store module %q: %w", m.Name, err)
-	}
-	if err := durable.WriteFile(s.path("names", m.Name), b, 0o600); err != nil {
-		return Module{}, false, fmt.Errorf("store module %q: %w", m.Name, err)
-	}
-	s.names[m.Name] = m
-	if had {
-		s.collect(old.Digest)
-	}
-	return m, true, nil
 }
 
 // Get finds a name; ErrNotFound when there is none.
@@ -251,8 +196,9 @@ func (s *Store) Has(digest string) bool {
 	return err == nil
 }
 
-// Delete removes a name, and its bytes when nothing else needs them. A module
-// that is pinned is ErrInUse, naming who uses it.
+// Delete removes a name that was put, and its bytes when nothing else needs
+// them. A module that is pinned is ErrInUse, naming who uses it; a name of the
+// module directory is ErrOwned.
 func (s *Store) Delete(name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -260,13 +206,12 @@ func (s *Store) Delete(name string) error {
 	if !ok {
 		return fmt.Errorf("delete module %q: %w", name, ErrNotFound)
 	}
+	if m.Source != SourceAPI {
+		return fmt.Errorf("delete module %q: %w", name, owned(m))
+	}
 	if users := s.pins[m.Digest]; len(users) > 0 {
-		who := make([]string, 0, len(users))
-		for u := range users {
-			who = append(who, u)
-		}
-		slices.Sort(who)
-		return fmt.Errorf("delete module %q: %w by %s", name, ErrInUse, strings.Join(who, ", "))
+		who := strings.Join(slices.Sorted(maps.Keys(users)), ", ")
+		return fmt.Errorf("delete module %q: %w by %s", name, ErrInUse, who)
 	}
 	if err := durable.Remove(s.path("names", name)); err != nil {
 		return fmt.Errorf("delete module %q: %w", name, err)
@@ -274,71 +219,6 @@ func (s *Store) Delete(name string) error {
 	delete(s.names, name)
 	s.collect(m.Digest)
 	return nil
-}
-
-// Pin keeps the bytes with a digest until Unpin is called as often for the same
-// who, such as "policy default revision 3". ErrNotFound when there are none.
-func (s *Store) Pin(digest, who string) error {
-	hexDigest, err := digestHex(digest)
-	if err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, err := os.Stat(s.path("blobs", hexDigest)); err != nil {
-		return fmt.Errorf("module %s: %w", digest, ErrNotFound)
-	}
-	if s.pins[digest] == nil {
-		s.pins[digest] = map[string]int{}
-	}
-	s.pins[digest][who]++
-	return nil
-}
-
-// Unpin undoes one Pin; bytes that nothing needs any more are removed.
-func (s *Store) Unpin(digest, who string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	users := s.pins[digest]
-	if users[who] == 0 {
-		return
-	}
-	if users[who]--; users[who] == 0 {
-		delete(users, who)
-	}
-	if len(users) == 0 {
-		delete(s.pins, digest)
-	}
-	s.collect(digest)
-}
-
-// Sweep removes the bytes that neither a name nor a pin needs: what a crash
-// between two changes left. Call it when everything that is kept is pinned.
-func (s *Store) Sweep() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	files, err := os.ReadDir(s.path("blobs"))
-	if err != nil {
-		return fmt.Errorf("sweep module store: %w", err)
-	}
-	for _, f := range files {
-		s.collect("sha256:" + f.Name())
-	}
-	return nil
-}
-
-// collect removes a blob without name and pin. s.mu is held. A blob that cannot
-// be removed is left to the next Sweep.
-func (s *Store) collect(digest string) {
-	if len(s.pins[digest]) > 0 {
-		return
-	}
-	for _, m := range s.names {
-		if m.Digest == digest {
-			return
-		}
-	}
-	_ = os.Remove(s.path("blobs", strings.TrimPrefix(digest, "sha256:")))
 }
 
 func (s *Store) path(parts ...string) string {
