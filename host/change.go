@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/routerd/routerd/core/policy"
-	"github.com/routerd/routerd/host/store"
 )
 
 // RevisionInfo is a kept revision as the admin API shows it.
@@ -34,91 +33,6 @@ type PolicyInfo struct {
 	Problem     string // why the fallback stands in; empty when it does not
 	Stats       policy.Stats
 	Revisions   []RevisionInfo // by number
-}
-
-// Put makes a revision of a policy and keeps it, ready to be activated: every
-// module is pinned, checked, compiled, set up and self-tested. created is false
-// when a kept revision has the same spec already; then it is returned. A
-// failure leaves everything as it was.
-func (s *PolicySource) Put(ctx context.Context, name string, spec policy.Spec, by string) (info RevisionInfo, created bool, err error) {
-	if err := store.CheckName(name); err != nil {
-		return RevisionInfo{}, false, err
-	}
-	given, err := spec.Normalised()
-	if err != nil {
-		return RevisionInfo{}, false, err
-	}
-	pinned, pins, err := s.stages.pin(given, owner(name))
-	if err != nil {
-		return RevisionInfo{}, false, err
-	}
-	defer func() {
-		if !created {
-			s.stages.unpin(pins, owner(name))
-		}
-	}()
-	if info, ok := s.same(name, pinned); ok {
-		return info, false, nil
-	}
-	p, digests, err := policy.Compile(ctx, pinned, s.stages)
-	if err != nil {
-		return RevisionInfo{}, false, err
-	}
-	el := historyElement{Spec: pinned, Given: given, Digests: digests, Columns: columnNames(p.Columns()), By: by, At: now()}
-	return s.keep(name, el, p)
-}
-
-func (s *PolicySource) same(name string, pinned policy.Spec) (RevisionInfo, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := s.policies[name]
-	if n == nil {
-		return RevisionInfo{}, false
-	}
-	el := n.history.same(pinned)
-	if el == nil {
-		return RevisionInfo{}, false
-	}
-	return n.info(el), true
-}
-
-// keep gives a compiled revision its number and writes it down.
-func (s *PolicySource) keep(name string, el historyElement, p *policy.Pipeline) (RevisionInfo, bool, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := s.policies[name]
-	if n == nil {
-		n = &named{history: history{Name: name, Next: 1}}
-	}
-	give := func() { s.revision(name, 0, el.Spec, p, nil).Retire() } // closes the stages
-	if s.closed {
-		give()
-		return RevisionInfo{}, false, fmt.Errorf("put policy %q: the source is closed", name)
-	}
-	if same := n.history.same(el.Spec); same != nil { // put twice at once
-		give()
-		return n.info(same), false, nil
-	}
-	next := n.history.copied()
-	el.Number = next.Next
-	next.Next++
-	next.Revisions = append(next.Revisions, el)
-	dropped := next.trim()
-	if err := next.save(s.cfg.Dir); err != nil {
-		give()
-		return RevisionInfo{}, false, err
-	}
-	n.history = next
-	s.policies[name] = n
-	if n.ready != nil {
-		n.ready.Retire()
-	}
-	n.ready = s.revision(name, el.Number, el.Spec, p, el.Digests)
-	for _, d := range dropped {
-		s.stages.unpin(pinsOf(d.Spec), owner(name))
-	}
-	s.keepColumns(n)
-	return n.info(n.history.find(el.Number)), true, nil
 }
 
 // Activate makes a kept revision the active one and returns the numbers of the
@@ -185,7 +99,7 @@ func (s *PolicySource) switchTo(name string, number int, rev *policy.Revision, b
 	}
 	next := n.history.copied()
 	next.activate(number, by, now())
-	if err := next.save(s.cfg.Dir); err != nil {
+	if err := next.save(s.dir); err != nil {
 		rev.Retire()
 		return 0, 0, err
 	}
@@ -249,7 +163,7 @@ func (s *PolicySource) describe(n *named) PolicyInfo {
 	if n.active != nil {
 		out.Stats = n.active.Stats()
 	}
-	if seed, ok := s.cfg.Seeds[h.Name]; ok && h.Active != 0 {
+	if seed, ok := s.seeds[h.Name]; ok && h.Active != 0 {
 		out.Drifted = specDigest(seed) != specDigest(h.find(h.Active).Given)
 	}
 	for i := range h.Revisions {

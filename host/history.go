@@ -86,6 +86,16 @@ func (h *history) trim() []historyElement {
 	return dropped
 }
 
+// add appends a revision under the next number and drops the oldest ones over
+// the limit.
+func (h *history) add(el historyElement) (number int, dropped []historyElement) {
+	number = h.Next
+	el.Number = number
+	h.Next++
+	h.Revisions = append(h.Revisions, el)
+	return number, h.trim()
+}
+
 // activate notes that a revision becomes the active one.
 func (h *history) activate(number int, by string, at time.Time) {
 	if h.Active != number {
@@ -102,6 +112,17 @@ func (h *history) save(dir string) error {
 	}
 	if err := durable.WriteFile(filepath.Join(dir, h.Name+".json"), b, 0o600); err != nil {
 		return fmt.Errorf("save policy %q: %w", h.Name, err)
+	}
+	return nil
+}
+
+// restore writes the file as it was before a change that is taken back.
+func (h *history) restore(dir string) error {
+	if h.Next > 1 {
+		return h.save(dir)
+	}
+	if err := durable.Remove(filepath.Join(dir, h.Name+".json")); err != nil { // there was none
+		return fmt.Errorf("restore policy %q: %w", h.Name, err)
 	}
 	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -44,25 +43,24 @@ type PolicyConfig struct {
 	GuardOff bool                   // faults are answered and counted but never trip
 }
 
-// Rule gives the requests of a model, group and class a policy; an empty field
-// matches all.
-type Rule struct{ Model, Group, Class, Policy string }
-
 // PolicySource keeps named policies with their revisions and resolves rules to
 // handles. Changes of one policy are serial; deciding goes on meanwhile. Safe
 // for concurrent use.
 type PolicySource struct {
 	rt     *Runtime
 	stages *Stages
-	cfg    PolicyConfig
+	dir    string
 	log    *slog.Logger
 
 	// handles is replaced as a whole when a policy gets its first active
 	// revision, so that Resolve waits for nothing.
-	handles atomic.Pointer[map[string]*policy.Handle]
+	handles  atomic.Pointer[map[string]*policy.Handle]
+	routing  atomic.Pointer[routing]
+	guardOff atomic.Bool
 
-	mu       sync.Mutex // guards policies, what they hold, and their files
+	mu       sync.Mutex // guards all below, what policies hold, and their files
 	policies map[string]*named
+	seeds    map[string]policy.Spec // of the configuration in force
 	closed   bool
 }
 
@@ -79,11 +77,9 @@ type named struct {
 // longer loads runs its fallback and says so; a seed that cannot be made is an
 // error.
 func OpenPolicySource(ctx context.Context, rt *Runtime, modules *store.Store, cfg PolicyConfig, log *slog.Logger) (*PolicySource, error) {
-	if cfg.Default == "" {
-		cfg.Default = fleet.DefaultName
-	}
-	s := &PolicySource{rt: rt, stages: NewStages(rt, modules), cfg: cfg, log: log, policies: map[string]*named{}}
+	s := &PolicySource{rt: rt, stages: NewStages(rt, modules), dir: cfg.Dir, log: log, policies: map[string]*named{}}
 	s.handles.Store(&map[string]*policy.Handle{})
+	s.guardOff.Store(cfg.GuardOff)
 	kept, err := loadHistories(cfg.Dir)
 	if err != nil {
 		return nil, err
@@ -97,40 +93,29 @@ func OpenPolicySource(ctx context.Context, rt *Runtime, modules *store.Store, cf
 		return nil, errors.Join(err, s.Close())
 	}
 	rt.sweepCompiled(modules.Has)
-	if s.policies[fleet.DefaultName] == nil {
-		seed := policy.Spec{Scorers: []policy.ScorerSpec{{StageSpec: policy.StageSpec{Use: policy.DefaultScorer}}}}
-		if err := s.install(ctx, fleet.DefaultName, seed, byBuiltin); err != nil {
-			return nil, errors.Join(err, s.Close())
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(cfg.Seeds)) {
-		if err := s.seed(ctx, name, cfg.Seeds[name]); err != nil {
-			return nil, errors.Join(fmt.Errorf("policies.%s: %w", name, err), s.Close())
-		}
-	}
-	if err := s.checkNames(); err != nil {
+	if err := s.configure(ctx, cfg); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
-// checkNames refuses a configuration that names a policy that nobody has made:
-// its requests could not be routed.
-func (s *PolicySource) checkNames() error {
-	named := map[string]string{"routing.default": s.cfg.Default}
-	for i, r := range s.cfg.Rules {
-		named[fmt.Sprintf("routing.rules[%d].policy", i)] = r.Policy
-	}
-	for model, name := range s.cfg.Models {
-		named["models."+model+".policy"] = name
-	}
-	handles := *s.handles.Load()
-	for _, field := range slices.Sorted(maps.Keys(named)) {
-		if _, ok := handles[named[field]]; !ok {
-			return &fleet.FieldError{Field: field, Value: named[field], Allowed: "a policy with an active revision: " + strings.Join(slices.Sorted(maps.Keys(handles)), ", ")}
+// configure puts the first configuration in force, over the policy that always
+// exists.
+func (s *PolicySource) configure(ctx context.Context, cfg PolicyConfig) error {
+	if s.policies[fleet.DefaultName] == nil {
+		m, err := s.prepare(ctx, fleet.DefaultName, builtinDefault(), byBuiltin)
+		if err != nil {
+			return err
+		}
+		if err := (&PreparedConfig{s: s, routing: &routing{def: fleet.DefaultName}, guardOff: cfg.GuardOff, seeds: []*candidate{m}}).Publish(); err != nil {
+			return err
 		}
 	}
-	return nil
+	p, err := s.PrepareConfig(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	return p.Publish()
 }
 
 // restore makes a kept policy again.
@@ -182,10 +167,7 @@ func (s *PolicySource) standIn(ctx context.Context, name string, el *historyElem
 }
 
 func (s *PolicySource) revision(name string, number int, spec policy.Spec, p *policy.Pipeline, digests []string) *policy.Revision {
-	if s.cfg.GuardOff {
-		return policy.NewRevision(name, number, spec, p, digests, policy.GuardOff())
-	}
-	return policy.NewRevision(name, number, spec, p, digests)
+	return policy.NewRevision(name, number, spec, p, digests, policy.OnTrip(s.tripped))
 }
 
 // publish makes rev the policy's active revision. s.mu is held, or s is not yet
@@ -230,70 +212,6 @@ func (s *PolicySource) keepColumns(n *named) {
 	h.Keep(set)
 }
 
-// seed applies a policy of the configuration: a new name, or another spec than
-// the last seed applied, makes a revision and activates it, unless the API set
-// the active one.
-func (s *PolicySource) seed(ctx context.Context, name string, spec policy.Spec) error {
-	digest := specDigest(spec)
-	if n := s.policies[name]; n != nil {
-		if n.history.Seed == digest {
-			return nil
-		}
-		if by := n.history.ActivatedBy; by != byConfig && by != byBuiltin && by != "" {
-			s.log.Warn("policy differs from the configuration: the API set it", slog.String("policy", name))
-			return nil
-		}
-	}
-	return s.install(ctx, name, spec, byConfig)
-}
-
-// install puts and activates, and notes the seed.
-func (s *PolicySource) install(ctx context.Context, name string, spec policy.Spec, by string) error {
-	info, _, err := s.Put(ctx, name, spec, by)
-	if err != nil {
-		return err
-	}
-	if _, _, err := s.Activate(ctx, name, info.Number, by); err != nil {
-		return err
-	}
-	if by != byConfig {
-		return nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := s.policies[name]
-	next := n.history.copied()
-	next.Seed = specDigest(spec)
-	if err := next.save(s.cfg.Dir); err != nil {
-		return err
-	}
-	n.history = next
-	return nil
-}
-
-// Resolve returns the handle of the policy for a partition and a class: the
-// first rule that matches, else the model's, else the default. It waits for
-// nothing. ErrNoPolicy when the name that applies has no active revision.
-func (s *PolicySource) Resolve(key fleet.PartitionKey, class string) (*policy.Handle, error) {
-	name := s.nameFor(key.Normalised(), class)
-	if h, ok := (*s.handles.Load())[name]; ok {
-		return h, nil
-	}
-	return nil, fmt.Errorf("resolve policy %q for %s: %w, or it has no active revision", name, key, ErrNoPolicy)
-}
-
-func (s *PolicySource) nameFor(key fleet.PartitionKey, class string) string {
-	for _, r := range s.cfg.Rules {
-		if (r.Model == "" || r.Model == key.Model) && (r.Group == "" || r.Group == key.Group) && (r.Class == "" || r.Class == class) {
-			return r.Policy
-		}
-	}
-	if name := s.cfg.Models[key.Model]; name != "" {
-		return name
-	}
-	return s.cfg.Default
-}
-
 // Close retires every revision; the stages close when the last calls on them
 // have ended. Handles must not be used any more.
 func (s *PolicySource) Close() error {
@@ -325,7 +243,7 @@ func (s *PolicySource) Close() error {
 func (s *PolicySource) closeHandles(handles map[string]*policy.Handle, revs []*policy.Revision) error {
 	var errs []error
 	for name, h := range handles {
-		spec := policy.Spec{Scorers: []policy.ScorerSpec{{StageSpec: policy.StageSpec{Use: policy.DefaultScorer}}}}
+		spec := builtinDefault()
 		p, _, err := policy.Compile(context.Background(), spec, nil)
 		if err != nil {
 			return err
