@@ -6,6 +6,7 @@ import (
 
 	"github.com/routerd/routerd/core/load"
 	"github.com/routerd/routerd/core/policy"
+	"github.com/routerd/routerd/core/reserve"
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/kvcache"
 )
@@ -14,6 +15,8 @@ import (
 // partition's pool; it is owned by one goroutine.
 type attempt struct {
 	req      *Request
+	sel      *Selection
+	claim    reserve.Claim // of a Book
 	started  time.Time
 	number   uint64 // of the decision
 	sequence uint64
@@ -40,9 +43,7 @@ type attempt struct {
 
 	table     policy.Table
 	decision  policy.Decision
-	policy    string // name and number of the revision that was asked
-	revision  int
-	digests   []string
+	asked     asked
 	conflicts int
 	turn      *turn
 }
@@ -58,7 +59,8 @@ func (p *Partition) take() *attempt {
 // give puts an attempt back. It forgets what belongs to the request, so that
 // the pool keeps only buffers.
 func (p *Partition) give(a *attempt) {
-	a.req, a.view, a.passed, a.blocks, a.digests, a.turn = nil, nil, nil, nil, nil, nil
+	a.req, a.sel, a.view, a.passed, a.blocks, a.turn = nil, nil, nil, nil, nil, nil
+	a.claim, a.asked = reserve.Claim{}, asked{}
 	a.table.Overrides = nil
 	a.decision.Fault = nil
 	p.attempts.Put(a)
@@ -67,7 +69,7 @@ func (p *Partition) give(a *attempt) {
 // begin takes over a request: lengths, hashes, seed.
 func (a *attempt) begin(p *Partition, req *Request) error {
 	a.req, a.started, a.view, a.turn, a.conflicts = req, time.Now(), nil, nil, 0
-	a.policy, a.revision, a.digests, a.rows = "", 0, nil, a.rows[:0]
+	a.asked, a.rows = asked{}, a.rows[:0]
 	a.number = p.core.numbers.Add(1)
 	a.ticket = a.number
 	if err := a.readPrompt(p); err != nil {

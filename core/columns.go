@@ -14,7 +14,12 @@ import (
 func (a *attempt) fill(ctx context.Context, p *Partition, set policy.ColumnSet) {
 	t := &a.table
 	t.Reset(len(a.rows), set)
-	t.Seed, t.Sequence, t.Overrides = a.seed, a.sequence, a.req.Overrides
+	t.Seed, t.Sequence, t.Overrides, t.Partition = a.seed, a.sequence, a.req.Overrides, p.key
+	for name, value := range a.req.Headers {
+		if value != "" {
+			t.SetHeader(name, abi.ID(value))
+		}
+	}
 	if a.req.Kind == Advisory {
 		t.Flags |= uint32(abi.FlagAdvisory)
 	}

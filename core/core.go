@@ -57,11 +57,13 @@ type SelectionCore struct {
 	generations  atomic.Uint64 // of worker records
 	closed       atomic.Bool
 
-	members   sync.Mutex // guards changes of directory and inhibited; preparing, prepared
+	resolving sync.Mutex // held by ResolvePolicies alone, while it asks the source
+	members   sync.Mutex // guards changes of directory and inhibited; preparing, prepared, rules
 	directory atomic.Pointer[directory]
 	inhibited atomic.Pointer[inhibitions] // nil when nobody is
 	preparing map[fleet.PartitionKey]chan struct{}
 	prepared  map[fleet.PartitionKey]*Partition
+	rules     uint64 // counts the changes of rules
 }
 
 // New makes a core without workers. cfg must be valid; a nil log discards.

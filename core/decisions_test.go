@@ -203,6 +203,13 @@ func TestRequestsAreRefusedByField(t *testing.T) {
 	w := newWorld(t, use("builtin:kv-aware"), nil)
 	w.join(t, workers("m1", 1)...)
 	long := strings.Repeat("x", 257)
+	many := map[string]string{}
+	for i := range 17 {
+		many[fmt.Sprint("h", i)] = "v"
+	}
+	if _, err := w.Select(t.Context(), &core.Request{Partition: model("m1"), Headers: many}); asError(err) == nil || asError(err).Field != "headers" {
+		t.Errorf("17 headers: got %v; want headers refused", err)
+	}
 	for field, req := range map[string]core.Request{
 		"selection_id":    {SelectionID: long},
 		"class":           {Class: long},
@@ -216,6 +223,8 @@ func TestRequestsAreRefusedByField(t *testing.T) {
 		"expected_output": {ExpectedOutput: math.MaxInt},
 		"temperature":     {Temperature: math.NaN()},
 		"kind":            {Kind: 9},
+		"headers":         {Headers: map[string]string{"X-Team": "a"}},
+		"headers.x-team":  {Headers: map[string]string{"x-team": long}},
 		"pin":             {Pin: &core.Pin{}},
 	} {
 		t.Run(field, func(t *testing.T) {

@@ -9,9 +9,10 @@
 // version has not changed; else it decides again, after two conflicts in a turn
 // of its own. The same snapshot, request and seed give the same choice.
 //
-// Lock order: SelectionCore.members → Partition.mu (several: in the order of
-// their keys) → reserve.Book. No guest, foreign interface, channel send or log
-// under any of them.
+// Lock order: SelectionCore.resolving → SelectionCore.members → Partition.mu
+// (several: in the order of their keys) → reserve.Book. No guest, foreign
+// interface, channel send or log under any of them, but that the policy source
+// is asked under resolving, for which no request and no change of members waits.
 //
 //	c := core.New(core.DefaultConfig(), core.SelectionHost{}, policies, index, log)
 //	err := c.Prepare(ctx, key, 16)

@@ -223,12 +223,16 @@ func prompt(text byte, n int) []uint32 {
 type stage struct {
 	columns policy.ColumnSet
 	score   func(ctx context.Context, t *policy.Table, scores []float64) error
+	report  func(t *policy.Table, r *policy.StageReport) // nil reports nothing
 	closed  func()
 }
 
 func (s *stage) Columns() policy.ColumnSet { return s.columns }
 
-func (s *stage) Score(ctx context.Context, t *policy.Table, scores []float64, _ *policy.StageReport) (policy.Verdict, error) {
+func (s *stage) Score(ctx context.Context, t *policy.Table, scores []float64, r *policy.StageReport) (policy.Verdict, error) {
+	if s.report != nil {
+		s.report(t, r)
+	}
 	return policy.Answered, s.score(ctx, t, scores)
 }
 

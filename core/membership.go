@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/routerd/routerd/core/load"
-	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/fleet"
 )
 
@@ -62,11 +61,8 @@ func (c *SelectionCore) Prepare(ctx context.Context, key fleet.PartitionKey, blo
 		case done == nil:
 			continue
 		}
-		p, err = c.build(key, blockSize)
+		err = c.build(key, blockSize)
 		c.members.Lock()
-		if err == nil {
-			c.prepared[key] = p
-		}
 		delete(c.preparing, key)
 		c.members.Unlock()
 		close(done)
@@ -106,17 +102,29 @@ func (c *SelectionCore) known(key fleet.PartitionKey) *Partition {
 	return c.prepared[key]
 }
 
-func (c *SelectionCore) build(key fleet.PartitionKey, blockSize int) (*Partition, error) {
-	handle, err := c.policies.Resolve(key, "")
-	if err != nil {
-		return nil, fmt.Errorf("resolve policy for %s: %w", key, err)
-	}
+// build makes a partition by the rules as they are when it is done.
+func (c *SelectionCore) build(key fleet.PartitionKey, blockSize int) error {
 	index, err := c.index.Open(key, blockSize)
 	if err != nil {
-		return nil, fmt.Errorf("open index for %s: %w", key, err)
+		return fmt.Errorf("open index for %s: %w", key, err)
+	}
+	for built := false; !built; {
+		c.members.Lock()
+		seen := c.rules
+		c.members.Unlock()
+		r, err := c.rule(key)
+		if err != nil {
+			return err
+		}
+		p := newPartition(c, key, blockSize, r, index)
+		c.members.Lock()
+		if built = c.rules == seen; built {
+			c.prepared[key] = p
+		}
+		c.members.Unlock()
 	}
 	c.log.Info("partition built", "partition", key.String(), "block_size", blockSize)
-	return newPartition(c, key, blockSize, handle, index), nil
+	return nil
 }
 
 // Commit applies a change. Every partition named must have been prepared. It is
@@ -283,24 +291,4 @@ func (p *Partition) checkBlockSize(n int) error {
 		return nil
 	}
 	return &fleet.FieldError{Field: "block_size", Value: strconv.Itoa(n), Allowed: fmt.Sprintf("%d, the partition's", p.blockSize)}
-}
-
-// classHandle finds the policy of a class. Classes come from callers, so that
-// only so many are remembered.
-func (p *Partition) classHandle(class string) (*policy.Handle, error) {
-	if class == "" {
-		return p.handle, nil
-	}
-	known, _ := p.classes.Load(class)
-	if h, ok := known.(*policy.Handle); ok {
-		return h, nil
-	}
-	h, err := p.core.policies.Resolve(p.key, class)
-	if err != nil {
-		return nil, fmt.Errorf("resolve policy for %s, class %q: %w", p.key, clip(class, 80), err)
-	}
-	if p.classCount.Add(1) <= maxClasses {
-		p.classes.Store(class, h)
-	}
-	return h, nil
 }

@@ -15,27 +15,21 @@ import (
 	"github.com/routerd/routerd/kvcache"
 )
 
-// maxClasses bounds how many request classes a partition remembers the policy
-// of.
-const maxClasses = 256
-
 // Partition is one model in one routing group: its workers, their projected
-// load, its index and the handle of its policy. It stays when it has lost all
+// load, its index and which policy decides for it. It stays when it has lost all
 // its workers. Safe for concurrent use.
 type Partition struct {
 	core      *SelectionCore
 	key       fleet.PartitionKey
 	blockSize int
-	handle    *policy.Handle
 	index     KvIndex
 	created   time.Time
 	salt      uint64 // tells the partitions' draws apart under one seed
 
-	classes    sync.Map // class → *policy.Handle
-	classCount atomic.Int64
-	sequence   atomic.Uint64 // requests so far, advisory ones left out
-	attempts   sync.Pool     // *attempt, whose buffers are reused
-	view       atomic.Pointer[view]
+	ruling   atomic.Pointer[ruling]
+	sequence atomic.Uint64 // requests so far, advisory ones left out
+	attempts sync.Pool     // *attempt, whose buffers are reused
+	view     atomic.Pointer[view]
 
 	mu      sync.Mutex // guards all below, and every change of view
 	tracker load.Tracker
@@ -50,11 +44,12 @@ type rankState struct {
 	member *member
 }
 
-func newPartition(c *SelectionCore, key fleet.PartitionKey, blockSize int, h *policy.Handle, index KvIndex) *Partition {
+func newPartition(c *SelectionCore, key fleet.PartitionKey, blockSize int, r *ruling, index KvIndex) *Partition {
 	p := &Partition{
-		core: c, key: key, blockSize: blockSize, handle: h, index: index, created: time.Now(),
+		core: c, key: key, blockSize: blockSize, index: index, created: time.Now(),
 		salt: xxh3.HashString(key.String()), slotOf: map[fleet.Worker]load.Slot{},
 	}
+	p.ruling.Store(r)
 	p.view.Store(newView(nil, nil))
 	return p
 }

@@ -40,6 +40,8 @@ type RecordedPolicy struct {
 	Name     string   `json:"name"`
 	Revision int      `json:"revision"`
 	Digests  []string `json:"digests"`
+	// Canary tells that the revision was asked as a canary.
+	Canary bool `json:"canary,omitempty"`
 }
 
 // RecordedRequest is what the record keeps of the request.
@@ -101,6 +103,7 @@ type entry struct {
 	policy    string
 	revision  int
 	digests   []string
+	canary    bool
 	request   RecordedRequest
 	by        policy.By
 	name      string
@@ -123,7 +126,8 @@ func (e *entry) fill(p *Partition, a *attempt, sel *Selection, elapsed time.Dura
 	d := &a.decision
 	e.id, e.at, e.partition = sel.DecisionID, a.started, p.key
 	e.kind, e.surface = a.req.Kind, a.req.Surface
-	e.policy, e.revision, e.digests = a.policy, a.revision, a.digests
+	e.policy, e.revision, e.digests = a.asked.policy, a.asked.revision, a.asked.digests
+	e.canary = a.asked.canary
 	e.request = RecordedRequest{
 		Tokens: a.tokens, Blocks: a.blockCount, Adapter: a.req.Adapter,
 		SessionHash: uint64(a.table.Field(abi.FieldSession)), Seed: a.seed, Flags: a.table.Flags,
@@ -159,7 +163,7 @@ func (e *entry) record(withRows bool) DecisionRecord {
 	r := DecisionRecord{
 		ID: e.id, At: e.at, Partition: PartitionRef{e.partition.Model, e.partition.Group},
 		Kind: e.kind.String(), Surface: e.surface,
-		Policy:  RecordedPolicy{e.policy, e.revision, append([]string{}, e.digests...)},
+		Policy:  RecordedPolicy{e.policy, e.revision, append([]string{}, e.digests...), e.canary},
 		Request: e.request,
 		Tie:     RecordedTie{e.tie.Rows, e.tie.Draw},
 		Pick:    RecordedPick{e.pick.ID, e.name, e.pick.Rank, e.by},

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/routerd/routerd/fleet"
@@ -40,6 +41,12 @@ func (k Kind) String() string {
 // MaxIDBytes bounds selection ids, request ids, sessions, tenants and classes.
 const MaxIDBytes = 256
 
+// Bounds of the request headers that policies may see.
+const (
+	MaxHeaders     = 16
+	MaxHeaderBytes = 256 // of a value
+)
+
 // Request is one selection to make. Select reads it and keeps nothing of it but
 // the strings; it writes only Seed.
 type Request struct {
@@ -73,6 +80,10 @@ type Request struct {
 	MaxTokens, ExpectedOutput int
 	Temperature               float64
 	Streaming                 bool
+	// Headers are the request's headers that the operator lets policies see, by
+	// name in lower case: policies see the ids of their values, which no record
+	// holds. Select does not keep the map.
+	Headers map[string]string
 	// Overrides are values of the policy's configuration for this request.
 	Overrides map[string]json.RawMessage
 	// Seed decides ties. A nil Seed is drawn and stored here, so that further
@@ -128,6 +139,9 @@ func (r *Request) check() error {
 			return invalid(&fleet.FieldError{Field: f.field, Value: f.value, Allowed: "at most 256 bytes"})
 		}
 	}
+	if err := r.checkHeaders(); err != nil {
+		return err
+	}
 	for _, f := range []struct {
 		field string
 		value int
@@ -147,3 +161,22 @@ func (r *Request) check() error {
 	}
 	return nil
 }
+
+func (r *Request) checkHeaders() error {
+	if n := len(r.Headers); n > MaxHeaders {
+		return invalid(&fleet.FieldError{Field: "headers", Value: strconv.Itoa(n), Allowed: "at most 16 headers"})
+	}
+	for name, value := range r.Headers {
+		if len(name) > MaxHeaderBytes || name != strings.ToLower(name) {
+			return invalid(&fleet.FieldError{Field: "headers", Value: clip(name, 80), Allowed: "names in lower case of at most 256 bytes"})
+		}
+		if n := len(value); n > MaxHeaderBytes {
+			// The value itself may be a secret.
+			return invalid(&fleet.FieldError{Field: "headers." + name, Value: strconv.Itoa(n) + " bytes", Allowed: "at most 256 bytes"})
+		}
+	}
+	return nil
+}
+
+// header is the value of a header that policies may see; empty for none.
+func (r *Request) header(name string) string { return r.Headers[name] }

@@ -46,8 +46,9 @@ func (p *Partition) claimAndRun(ctx context.Context, a *attempt) (*Selection, er
 	if sel.ID == "" {
 		sel.ID = sel.DecisionID
 	}
+	a.sel = sel
 	if a.req.Kind != Book {
-		if err := p.run(ctx, a, sel, reserve.Claim{}); err != nil {
+		if err := p.run(ctx, a); err != nil {
 			return nil, err
 		}
 		return sel, nil
@@ -56,7 +57,8 @@ func (p *Partition) claimAndRun(ctx context.Context, a *attempt) (*Selection, er
 	if !ok {
 		return nil, conflict(sel.ID)
 	}
-	if err := p.run(ctx, a, sel, claim); err != nil {
+	a.claim = claim
+	if err := p.run(ctx, a); err != nil {
 		claim.Abandon()
 		return nil, err
 	}
@@ -65,16 +67,13 @@ func (p *Partition) claimAndRun(ctx context.Context, a *attempt) (*Selection, er
 
 // run decides until a decision can be committed, in the end in a turn of its
 // own.
-func (p *Partition) run(ctx context.Context, a *attempt, sel *Selection, claim reserve.Claim) error {
-	handle, err := p.classHandle(a.req.Class)
+func (p *Partition) run(ctx context.Context, a *attempt) error {
+	handle, err := p.classHandle(p.ruling.Load(), a.req.Class)
 	if err != nil {
 		return &Error{Code: CodePolicyFailed, Message: "no policy for this request", Err: err}
 	}
 	for a.req.Kind != Book || a.conflicts < conflictsBeforeTurn {
-		if err := p.attempt(ctx, a, handle); err != nil {
-			return err
-		}
-		if done, err := p.commit(ctx, a, sel, claim); done || err != nil {
+		if done, err := p.attempt(ctx, ctx, a, handle); done || err != nil {
 			return err
 		}
 		a.conflicts++
@@ -86,29 +85,39 @@ func (p *Partition) run(ctx context.Context, a *attempt, sel *Selection, claim r
 	limited, cancel := context.WithTimeoutCause(ctx, p.core.cfg.TurnLimit, policy.ErrOutOfTime)
 	defer cancel()
 	for {
-		if err := p.attempt(limited, a, handle); err != nil {
-			return err
-		}
-		if done, err := p.commit(ctx, a, sel, claim); done || err != nil {
+		if done, err := p.attempt(ctx, limited, a, handle); done || err != nil {
 			return err
 		}
 		a.conflicts++
 	}
 }
 
-// attempt makes one decision on a fresh snapshot.
-func (p *Partition) attempt(ctx context.Context, a *attempt, handle *policy.Handle) error {
+// attempt makes one decision on a fresh snapshot, within the context limited,
+// and commits it. done is false when the request has to decide again.
+func (p *Partition) attempt(ctx, limited context.Context, a *attempt, handle *policy.Handle) (done bool, err error) {
 	if err := p.snapshot(a); err != nil {
-		return err
+		return false, err
 	}
-	return p.decide(ctx, a, handle)
+	lease := handle.Acquire(a.ask())
+	defer lease.Release()
+	if err := p.decide(limited, a, &lease); err != nil {
+		return false, err
+	}
+	if done, err = p.commit(ctx, a); !done || err != nil {
+		return false, err
+	}
+	// Only now: a decision that is made again takes with it what its stages
+	// wanted to log or to count.
+	a.decision.Publish()
+	if a.req.Kind != Advisory && a.decision.By != policy.ByPin {
+		lease.Observe(&a.table, &a.decision)
+	}
+	return true, nil
 }
 
-// decide runs the active revision over the snapshot with no lock held.
-func (p *Partition) decide(ctx context.Context, a *attempt, handle *policy.Handle) error {
-	rev := handle.Acquire(policy.Ask{Seed: a.seed, Session: a.req.Session})
-	defer rev.Release()
-	a.policy, a.revision, a.digests = rev.Name(), rev.Number(), rev.Digests()
+// decide runs the leased revision over the snapshot with no lock held.
+func (p *Partition) decide(ctx context.Context, a *attempt, rev *policy.Lease) error {
+	a.asks(rev)
 	if err := rev.CheckOverrides(a.req.Overrides); err != nil {
 		return invalid(err)
 	}
@@ -117,8 +126,10 @@ func (p *Partition) decide(ctx context.Context, a *attempt, handle *policy.Handl
 		rev.Fix(&a.table, &a.decision, 0, policy.ByPin)
 		return nil
 	}
-	err := rev.Decide(ctx, &a.table, &a.decision)
+	err := a.letDecide(ctx, rev)
 	if fault, ok := errors.AsType[*policy.Fault](err); ok {
+		// It ends the request: what the stages logged may tell why.
+		a.decision.Publish()
 		return &Error{Code: CodePolicyFailed, Message: "the routing policy failed: " + fault.Reason, Err: fault}
 	}
 	return err
@@ -127,7 +138,7 @@ func (p *Partition) decide(ctx context.Context, a *attempt, handle *policy.Handl
 // commit makes the decision binding if it still holds: the chosen rank's
 // version is unchanged or, in a turn and where nothing is booked, the rank is
 // still eligible. done is false when the request has to decide again.
-func (p *Partition) commit(ctx context.Context, a *attempt, sel *Selection, claim reserve.Claim) (done bool, err error) {
+func (p *Partition) commit(ctx context.Context, a *attempt) (done bool, err error) {
 	if a.req.Kind == Book {
 		err = p.lockForCommit(ctx, a.turn)
 	} else {
@@ -152,73 +163,29 @@ func (p *Partition) commit(ctx context.Context, a *attempt, sel *Selection, clai
 		now.member.lifecycle != Ready || !now.member.serves(a.req.Adapter) {
 		return false, nil
 	}
-	a.answer(sel, p, now, row)
+	a.answer(p, now, row)
 	if a.req.Kind == Book {
-		p.book(a, sel, claim, row, now.member.generation)
+		p.book(a, row, now.member.generation)
 	}
 	return true, nil
 }
 
 // answer fills the selection from the record as it is at the commit.
-func (a *attempt) answer(sel *Selection, p *Partition, r rankState, row int) {
-	rec := &r.member.record
+func (a *attempt) answer(p *Partition, r rankState, row int) {
+	sel, rec := a.sel, &r.member.record
 	sel.Worker, sel.Name, sel.Endpoint, sel.Engine = r.worker, rec.Name, rec.URL, rec.Engine
 	sel.Ranks, sel.BlockSize = rec.DPSize, p.blockSize
-	sel.By, sel.Policy, sel.Revision = a.decision.By, a.policy, a.revision
+	sel.By, sel.Policy, sel.Revision = a.decision.By, a.asked.policy, a.asked.revision
 	sel.Overlap, sel.PromptTokens, sel.PromptBlocks = a.overlaps[row], a.tokens, a.blockCount
 }
 
 // book puts the load on the rank and turns the claim into a reservation. The
 // partition's lock is held; nothing here can fail.
-func (p *Partition) book(a *attempt, sel *Selection, claim reserve.Claim, row int, generation uint64) {
-	b := &booking{partition: p, reservation: claim.Reservation(), made: time.Now()}
+func (p *Partition) book(a *attempt, row int, generation uint64) {
+	b := &booking{partition: p, reservation: a.claim.Reservation(), made: time.Now()}
 	slot := a.view.rows[a.rows[row]].slot
 	p.tracker.Book(&b.load, slot, a.demand(row, p.blockSize), b)
-	sel.Reservation = claim.Insert(reserve.Key{
-		SelectionID: sel.ID, Partition: p.key, Worker: sel.Worker, Generation: generation, Attempt: a.req.Attempt,
+	a.sel.Reservation = a.claim.Insert(reserve.Key{
+		SelectionID: a.sel.ID, Partition: p.key, Worker: a.sel.Worker, Generation: generation, Attempt: a.req.Attempt,
 	}, b)
-}
-
-// report records the decision and tells telemetry how the selection ended.
-func (p *Partition) report(a *attempt, sel *Selection, err error) {
-	elapsed := time.Since(a.started)
-	e := DecisionEvent{
-		Partition: p.key, Kind: a.req.Kind, Surface: a.req.Surface, Policy: a.policy, Revision: a.revision,
-		Candidates: len(a.rows), Conflicts: a.conflicts, Turn: a.turn != nil, Elapsed: elapsed,
-	}
-	if a.policy != "" {
-		e.Fuel = a.decision.Fuel
-		if f := a.decision.Fault; f != nil {
-			e.FaultReason, e.FaultCode = f.Reason, f.Code
-			p.logFault(a, f)
-		}
-	}
-	if err == nil {
-		e.By = sel.By
-		p.core.decisions.add(p, a, sel, elapsed)
-	} else if ce, ok := errors.AsType[*Error](err); ok {
-		e.Code = ce.Code
-	}
-	p.core.host.Telemetry.Decided(&e)
-}
-
-// logFault tells the operator once that a revision has tripped, and everything
-// else to whoever debugs. The stage's own words stay in the decision record.
-func (p *Partition) logFault(a *attempt, f *policy.Fault) {
-	log := p.core.log.With("partition", p.key.String(), "policy", a.policy, "revision", a.revision, "plugin", f.Stage, "reason", f.Reason)
-	if a.decision.Tripped {
-		log.Warn("policy tripped: its fallback decides from now on")
-		return
-	}
-	log.Debug("policy faulted")
-}
-
-// decisionID is unique within the process and tells the request's id, if it has
-// one.
-func (a *attempt) decisionID() string {
-	n := strconv.FormatUint(a.number, 36)
-	if a.req.RequestID == "" {
-		return "d." + n
-	}
-	return a.req.RequestID + "." + n
 }

@@ -13,7 +13,8 @@ import (
 type SelectionPolicySource interface {
 	// Resolve returns the handle for a partition and a request class (empty for
 	// none). It is called when a partition is prepared and, for a class, at the
-	// class's first request; the core keeps what it returns. The name "default"
+	// class's first request; the core keeps what it returns until it is told to
+	// ask again (SelectionCore.ResolvePolicies). The name "default"
 	// always exists, so that an error means the source is not able to answer.
 	Resolve(key fleet.PartitionKey, class string) (*policy.Handle, error)
 }
@@ -58,8 +59,10 @@ type DecisionEvent struct {
 	Partition fleet.PartitionKey
 	Kind      Kind
 	Surface   string
-	Policy    string
-	Revision  int
+	// Policy and Revision were asked last; Canary tells that it was as a canary.
+	Policy   string
+	Revision int
+	Canary   bool
 	// Code is empty for an answer.
 	Code Code
 	By   policy.By
@@ -70,8 +73,12 @@ type DecisionEvent struct {
 	// whether the decision took a turn.
 	Conflicts int
 	Turn      bool
-	Fuel      uint64
-	Elapsed   time.Duration
+	// Fuel and Deciding are what the revision used and the time it took, over all
+	// attempts at which it was the one that was asked; Elapsed is the time from
+	// start to end.
+	Fuel     uint64
+	Deciding time.Duration
+	Elapsed  time.Duration
 }
 
 // ReleaseEvent describes a reservation that ended.

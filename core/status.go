@@ -57,7 +57,7 @@ func (c *SelectionCore) Partitions() []PartitionView {
 	c.members.Unlock()
 	for i := range out {
 		// Outside the lock: to let go of a revision may close it.
-		rev := parts[out[i].Key()].handle.Active()
+		rev := parts[out[i].Key()].ruling.Load().handle.Active()
 		out[i].Policy = PolicyRef{rev.Name(), rev.Number()}
 		rev.Release()
 	}

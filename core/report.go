@@ -1,0 +1,52 @@
+package core
+
+import (
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/routerd/routerd/core/policy"
+)
+
+// report records the decision and tells telemetry how the selection ended.
+func (p *Partition) report(a *attempt, sel *Selection, err error) {
+	elapsed := time.Since(a.started)
+	e := DecisionEvent{
+		Partition: p.key, Kind: a.req.Kind, Surface: a.req.Surface, Policy: a.asked.policy, Revision: a.asked.revision, Canary: a.asked.canary,
+		Candidates: len(a.rows), Conflicts: a.conflicts, Turn: a.turn != nil, Fuel: a.asked.fuel, Elapsed: elapsed, Deciding: a.asked.deciding,
+	}
+	if a.asked.policy != "" {
+		if f := a.decision.Fault; f != nil {
+			e.FaultReason, e.FaultCode = f.Reason, f.Code
+			p.logFault(a, f)
+		}
+	}
+	if err == nil {
+		e.By = sel.By
+		p.core.decisions.add(p, a, sel, elapsed)
+	} else if ce, ok := errors.AsType[*Error](err); ok {
+		e.Code = ce.Code
+	}
+	p.core.host.Telemetry.Decided(&e)
+}
+
+// logFault tells the operator once that a revision has tripped, and everything
+// else to whoever debugs. The stage's own words stay in the decision record.
+func (p *Partition) logFault(a *attempt, f *policy.Fault) {
+	log := p.core.log.With("partition", p.key.String(), "policy", a.asked.policy, "revision", a.asked.revision, "plugin", f.Stage, "reason", f.Reason)
+	if a.decision.Tripped {
+		log.Warn("policy tripped: its fallback decides from now on")
+		return
+	}
+	log.Debug("policy faulted")
+}
+
+// decisionID is unique within the process and tells the request's id, if it has
+// one.
+func (a *attempt) decisionID() string {
+	n := strconv.FormatUint(a.number, 36)
+	if a.req.RequestID == "" {
+		return "d." + n
+	}
+	return a.req.RequestID + "." + n
+}
