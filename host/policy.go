@@ -36,7 +36,7 @@ func (r *Runtime) Stage(ctx context.Context, use string, wasm []byte, digest str
 	if err != nil {
 		return nil, errors.Join(err, r.modules.release(digest))
 	}
-	key := poolKey{digest, c.digest}
+	key := poolKey{digest, scopeOf(ctx) + c.digest}
 	p, err := r.pools.get(ctx, key, func(ctx context.Context) (*pool, error) { return r.openPool(ctx, m, c) })
 	// The pool holds a reference to the module of its own.
 	if err := errors.Join(err, r.modules.release(digest)); err != nil {

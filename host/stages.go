@@ -49,6 +49,21 @@ func (s *Stages) Stage(ctx context.Context, _ abi.Kind, use string, config json.
 	return stage, digest, nil
 }
 
+// scopeKey carries the scope of pools to Runtime.Stage.
+type scopeKey struct{}
+
+// scoped makes the stages made under ctx use pools of their own: a shadow must
+// not take instances that requests wait for.
+func scoped(ctx context.Context, scope string) context.Context {
+	return context.WithValue(ctx, scopeKey{}, scope+" ")
+}
+
+// scopeOf is empty for the pools that requests use.
+func scopeOf(ctx context.Context) string {
+	scope, _ := ctx.Value(scopeKey{}).(string)
+	return scope
+}
+
 // resolve finds the digest that use means.
 func (s *Stages) resolve(use string) (digest string, err error) {
 	name, digest, pinned := strings.Cut(strings.TrimPrefix(use, modulePrefix), "@")
