@@ -97,6 +97,9 @@ func classified(err error) *failure {
 	if f, ok := errors.AsType[*failure](err); ok {
 		return f
 	}
+	if e, ok := errors.AsType[*ReloadError](err); ok {
+		return e.failure()
+	}
 	if e, ok := errors.AsType[*host.LoadError](err); ok {
 		return &failure{Code: Code(e.Code), Message: err.Error(), Details: Details{e.Step, e.Item, e.Allowed}}
 	}

@@ -72,7 +72,7 @@ func (s *Server) boundBody(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
 	err := s.locate(h, x)
 	most := int64(0)
 	if err == nil {
-		most = min(x.route.bodyLimit(), s.cfg.MaxBody)
+		most = min(x.route.bodyLimit(), s.now.Load().MaxBody)
 	}
 	switch {
 	case err != nil || most == 0:
@@ -163,7 +163,7 @@ func (s *Server) call(ctx context.Context, x *exchange) (err error) {
 	case "":
 		return x.route.handle(s, ctx, x)
 	case tooLarge:
-		most := min(x.route.bodyLimit(), s.cfg.MaxBody)
+		most := min(x.route.bodyLimit(), s.now.Load().MaxBody)
 		return &failure{Code: CodeTooLarge, Message: "the request's body is too large", Details: Details{Step: "read", Allowed: fmt.Sprintf("%d bytes", most)}}
 	case twoFramings:
 		return invalid("head", "it has both Transfer-Encoding and Content-Length", "one of them")

@@ -48,6 +48,15 @@ type bench struct {
 
 	mu       sync.Mutex
 	notReady error
+	reloaded admin.Reloaded
+	refusal  error // of a reload
+}
+
+// Reload answers what the test has set.
+func (b *bench) Reload(context.Context) (admin.Reloaded, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.reloaded, b.refusal
 }
 
 // buffer is a log that can be read while it is written.
@@ -137,7 +146,7 @@ func (b *bench) parts(t testing.TB) (p admin.Parts) {
 	b.reg = prometheus.NewRegistry()
 	return admin.Parts{
 		Modules: modules, Policies: b.source, Workers: reconciler, WorkerSource: workers, Partitions: b.core, Kv: b.kv,
-		Decisions: b.core.Decisions(), Metrics: b.reg, Ready: b.ready,
+		Decisions: b.core.Decisions(), Metrics: b.reg, Config: b, Ready: b.ready,
 	}
 }
 

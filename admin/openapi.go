@@ -17,7 +17,7 @@ import (
 )
 
 func (s *Server) showOpenAPI(_ context.Context, x *exchange) error {
-	return x.reply(fasthttp.StatusOK, OpenAPI(s.cfg.MetricsPublic))
+	return x.reply(fasthttp.StatusOK, OpenAPI(s.now.Load().MetricsPublic))
 }
 
 // OpenAPI is the API's description (OpenAPI 3.1) as a value for encoding/json.

@@ -103,15 +103,16 @@ func (s *Server) find(method, path string) (r *route, name string, allowed []str
 		return nil, "", nil
 	}
 	segments := strings.Split(path[1:], "/")
-	for i := range s.routes {
-		got, ok := s.routes[i].match(segments)
+	all := s.now.Load().routes
+	for i := range all {
+		got, ok := all[i].match(segments)
 		if !ok {
 			continue
 		}
-		if s.routes[i].method == method || method == fasthttp.MethodHead && s.routes[i].method == fasthttp.MethodGet {
-			return &s.routes[i], got, nil
+		if all[i].method == method || method == fasthttp.MethodHead && all[i].method == fasthttp.MethodGet {
+			return &all[i], got, nil
 		}
-		allowed = append(allowed, s.routes[i].method)
+		allowed = append(allowed, all[i].method)
 	}
 	return nil, "", allowed
 }
@@ -125,8 +126,8 @@ func (s *Server) noRoute(path string, allowed []string) error {
 			Details: Details{Step: "route", Allowed: strings.Join(allowed, ", ")},
 		}
 	}
-	for i := range s.routes {
-		prefix, isName := strings.CutSuffix(s.routes[i].pattern, "{name}")
+	for _, r := range s.now.Load().routes {
+		prefix, isName := strings.CutSuffix(r.pattern, "{name}")
 		rest, below := strings.CutPrefix(path, prefix)
 		if !isName || !below {
 			continue

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -24,7 +25,8 @@ const (
 	cutPatience   = 2 * time.Second  // for calls that were cancelled
 	cutPoll       = 5 * time.Millisecond
 	poolSweep     = 100 * time.Millisecond
-	minToken      = 16 // bytes
+	minToken      = 16      // bytes
+	maxBody       = 1 << 30 // bytes, whatever is configured
 )
 
 // Config sets the server up.
@@ -44,7 +46,7 @@ func DefaultConfig() Config { return Config{MaxBody: 16 << 20, ReadTimeout: read
 
 // Validate refuses what is out of range.
 func (c Config) Validate() error {
-	if c.MaxBody < 1<<10 || c.MaxBody > 1<<30 {
+	if c.MaxBody < 1<<10 || c.MaxBody > maxBody {
 		return &fleet.FieldError{Field: "admin.max_body", Value: fmt.Sprint(c.MaxBody), Allowed: "1024 to 1073741824"}
 	}
 	if c.ReadTimeout < 0 || c.ReadTimeout > time.Hour {
@@ -55,10 +57,9 @@ func (c Config) Validate() error {
 
 // Server is the admin API. Its methods are safe for concurrent use.
 type Server struct {
-	cfg    Config
+	now    atomic.Pointer[settings]
 	parts  Parts
 	log    *slog.Logger
-	routes []route
 	http   *fasthttp.Server
 	conns  connections
 	cancel context.CancelCauseFunc // ends the calls
@@ -76,7 +77,8 @@ func New(cfg Config, parts Parts, log *slog.Logger) (*Server, error) {
 	if err := errors.Join(cfg.Validate(), parts.validate()); err != nil {
 		return nil, fmt.Errorf("admin configuration: %w", err)
 	}
-	s := &Server{cfg: cfg, parts: parts, log: log, routes: routes(cfg.MetricsPublic)}
+	s := &Server{parts: parts, log: log}
+	s.now.Store(&settings{cfg, routes(cfg.MetricsPublic)})
 	calls, cancel := context.WithCancelCause(context.Background())
 	s.cancel = cancel
 	s.http = &fasthttp.Server{
@@ -89,7 +91,7 @@ func New(cfg Config, parts Parts, log *slog.Logger) (*Server, error) {
 		WriteTimeout:                 writePatience,
 		IdleTimeout:                  idlePatience,
 		MaxIdleWorkerDuration:        poolSweep,
-		MaxRequestBodySize:           int(cfg.MaxBody),
+		MaxRequestBodySize:           maxBody, // boundBody sets a closer bound for each request
 		NoDefaultServerHeader:        true,
 		NoDefaultContentType:         true,
 		SecureErrorLogMessage:        true,

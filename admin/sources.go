@@ -85,6 +85,7 @@ type Parts struct {
 	Kv           KvStatus
 	Decisions    Decisions
 	Metrics      prometheus.Gatherer
+	Config       Reloader
 	// Ready returns nil when the router is ready, else why not: a text without
 	// addresses, since it is shown to everybody.
 	Ready func() error
@@ -101,7 +102,7 @@ var (
 
 func (p *Parts) validate() error {
 	if p.Modules == nil || p.Policies == nil || p.Workers == nil || p.WorkerSource == nil || p.Partitions == nil ||
-		p.Kv == nil || p.Decisions == nil || p.Metrics == nil || p.Ready == nil {
+		p.Kv == nil || p.Decisions == nil || p.Metrics == nil || p.Config == nil || p.Ready == nil {
 		return errors.New("admin: a part is missing")
 	}
 	return nil

@@ -69,6 +69,11 @@ func routes(metricsPublic bool) []route {
 		},
 		{method: get, pattern: "/v1/decisions/{ref}", out: core.DecisionRecord{}, status: []int{ok}, handle: (*Server).showDecision, doc: "Explains a decision, by its id or its request's: candidates, columns, scores and pick."},
 
+		{
+			method: post, pattern: "/v1/config/reload", out: Reloaded{}, status: []int{ok}, handle: (*Server).reloadConfig,
+			doc: "Reads the configuration again from file, environment and flags and puts it in force as a whole, or refuses it as a whole: `conflict` names all keys that need a restart.",
+		},
+
 		{method: get, pattern: "/metrics", access: metrics, out: "", status: []int{ok}, handle: (*Server).showMetrics, doc: "Metrics in the Prometheus text format."},
 		{method: get, pattern: "/healthz", access: public, out: statusAnswer{}, status: []int{ok}, handle: (*Server).health, doc: "Answers while the process lives."},
 		{method: get, pattern: "/readyz", access: public, out: statusAnswer{}, status: []int{ok}, handle: (*Server).ready, doc: "Answers 200 while the router takes requests, else 503."},

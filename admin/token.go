@@ -65,6 +65,6 @@ func (s *Server) authorised(h *fasthttp.RequestHeader) bool {
 		return false
 	}
 	scheme, token, _ := strings.Cut(string(given[0]), " ")
-	have, want := sha256.Sum256([]byte(strings.TrimSpace(token))), sha256.Sum256([]byte(s.cfg.Token))
+	have, want := sha256.Sum256([]byte(strings.TrimSpace(token))), sha256.Sum256([]byte(s.now.Load().Token))
 	return subtle.ConstantTimeCompare(have[:], want[:]) == 1 && strings.EqualFold(scheme, "bearer")
 }

@@ -7,11 +7,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/routerd/routerd/internal/cli"
 	"github.com/routerd/routerd/internal/config"
 )
 
 func configCommand() *cobra.Command {
-	c := &cobra.Command{Use: "config", Short: "Look at the configuration", Args: cobra.NoArgs, RunE: help}
+	c := &cobra.Command{Use: "config", Short: "Look at the configuration, and have it read again", Args: cobra.NoArgs, RunE: help}
 	c.AddCommand(
 		&cobra.Command{
 			Use: "print", Short: "Print the effective configuration and where each value came from",
@@ -41,6 +42,7 @@ func configCommand() *cobra.Command {
 	for _, sub := range c.Commands() {
 		configFlags(sub)
 	}
+	c.AddCommand(cli.ConfigReload())
 	return c
 }
 

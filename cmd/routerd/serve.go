@@ -13,7 +13,7 @@ import (
 
 func serveCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use: "serve", Short: "Run the router", Example: "  routerd serve -c routerd.yaml", Args: cobra.NoArgs,
+		Use: "serve", Short: "Run the router; SIGHUP reads the configuration again", Example: "  routerd serve -c routerd.yaml", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			loaded, err := loadConfig(cmd)
 			if err != nil {
@@ -30,13 +30,24 @@ func serveCommand() *cobra.Command {
 func serve(cmd *cobra.Command, cfg config.Config) error {
 	ctx, stop := untilSignal(cmd.Context())
 	defer stop()
-	router, err := app.Start(ctx, cfg, app.NewLogger(cfg.Log, cmd.ErrOrStderr()))
+	hangups := onHangup()
+	defer hangups.stop()
+	log := app.NewLog(cfg.Log, cmd.ErrOrStderr())
+	again := func() (config.Config, error) {
+		loaded, err := loadConfig(cmd)
+		if err != nil {
+			return config.Config{}, err
+		}
+		return loaded.Config, nil
+	}
+	router, err := app.Start(ctx, cfg, log.Logger, app.Reloading(again, log))
 	if app.Interrupted(ctx, err) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
+	hangups.do(router.Reload)
 	if _, err := fmt.Fprintf(cmd.OutOrStdout(), "ready frontend=%s admin=%s\n", router.FrontendURL(), router.AdminURL()); err != nil {
 		return errors.Join(err, router.Stop(context.Background()))
 	}

@@ -23,7 +23,7 @@ import (
 // adminModule is the admin API. It starts before the frontend and stops after
 // it, so that it tells of a drain.
 func adminModule() fx.Option {
-	return fx.Module("admin", fx.Provide(newReadiness, newAdmin), fx.Invoke(serveAdmin))
+	return fx.Module("admin", fx.Provide(newReadiness, newAdmin), fx.Invoke(followAdmin, serveAdmin))
 }
 
 // readiness is whether the frontend takes requests; nil means ready.
@@ -48,37 +48,68 @@ func (r *readiness) check() error {
 type adminParts struct {
 	fx.In
 
-	Modules    *store.Store
-	Policies   *host.PolicySource
-	Workers    *catalog.Reconciler
-	Tokenizer  *prompt.Tokenizer
-	Source     *api.Source
-	Core       *core.SelectionCore
-	Caches     *caches
-	Gatherer   prometheus.Gatherer
-	Readiness  *readiness
-	DataDir    *dataDir
-	Addresses  *addresses
-	Configured config.Config
-	Log        *slog.Logger
+	Modules   *store.Store
+	Policies  *host.PolicySource
+	Workers   *catalog.Reconciler
+	Tokenizer *prompt.Tokenizer
+	Source    *api.Source
+	Core      *core.SelectionCore
+	Caches    *caches
+	Gatherer  prometheus.Gatherer
+	Readiness *readiness
+	DataDir   *dataDir
+	Addresses *addresses
+	Live      *live
+	Reloads   *reloads
+	Log       *slog.Logger
 }
 
 func newAdmin(p adminParts) (*admin.Server, error) {
-	file := p.Configured.Admin.TokenFile
-	if file == "" {
-		file = p.DataDir.file("admin.token")
-	}
-	token, err := admin.LoadOrMakeToken(file)
+	ac, err := adminConfig(p.Live.Load(), p.DataDir)
 	if err != nil {
 		return nil, err
 	}
-	p.Addresses.token = token
-	ac := admin.DefaultConfig()
-	ac.MaxBody, ac.MetricsPublic, ac.Token = int64(p.Configured.Admin.MaxBody), p.Configured.Admin.MetricsPublic, token
+	p.Addresses.token.Store(&ac.Token)
 	return admin.New(ac, admin.Parts{
 		Modules: p.Modules, Policies: p.Policies, Workers: workerList{p.Workers, p.Tokenizer}, WorkerSource: p.Source, Partitions: p.Core,
-		Kv: p.Caches, Decisions: p.Core.Decisions(), Metrics: p.Gatherer, Ready: p.Readiness.check,
+		Kv: p.Caches, Decisions: p.Core.Decisions(), Metrics: p.Gatherer, Config: p.Reloads, Ready: p.Readiness.check,
 	}, p.Log.With("component", "admin"))
+}
+
+// adminConfig is what the configuration says of the admin API, with the token as
+// its file has it now.
+func adminConfig(cfg *config.Config, d *dataDir) (admin.Config, error) {
+	file := cfg.Admin.TokenFile
+	if file == "" {
+		file = d.file("admin.token")
+	}
+	ac := admin.DefaultConfig()
+	ac.MaxBody, ac.MetricsPublic = int64(cfg.Admin.MaxBody), cfg.Admin.MetricsPublic
+	var err error
+	ac.Token, err = admin.LoadOrMakeToken(file)
+	return ac, err
+}
+
+// followAdmin has the admin API follow the configuration, and the token its
+// file.
+func followAdmin(r *reloads, s *admin.Server, d *dataDir, addr *addresses) {
+	r.follow(settingsLast, part{prepare: func(_ context.Context, now *config.Config) (prepared, error) {
+		ac, err := adminConfig(now, d)
+		if err == nil {
+			err = ac.Validate()
+		}
+		if err != nil {
+			return prepared{}, fmt.Errorf("admin.token_file: %w", err)
+		}
+		var changed []string
+		if ac.Token != *addr.token.Load() {
+			changed = []string{"admin.token_file"}
+		}
+		return prepared{changed: changed, publish: func() error {
+			addr.token.Store(&ac.Token)
+			return s.Configure(ac)
+		}}, nil
+	}})
 }
 
 // serveAdmin opens the listener at start and ends its calls at stop.

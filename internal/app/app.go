@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/dig"
@@ -26,27 +27,45 @@ const (
 
 // App is a running router.
 type App struct {
-	fx     *fx.App
-	cfg    config.Config
-	failed failures
-	addr   *addresses
-	opened *closers
+	fx      *fx.App
+	live    *live
+	reloads *reloads
+	failed  failures
+	addr    *addresses
+	opened  *closers
+}
+
+// source is where a configuration comes from after the start.
+type source struct {
+	load func() (config.Config, error) // nil for a configuration that never changes
+	log  *Log                          // nil for a log that is not the configuration's
+}
+
+// Option is a further setting of Start.
+type Option func(*source)
+
+// Reloading makes the configuration one that can be reloaded: load reads it
+// again, whole and checked, and log follows its log settings. load is called by
+// one goroutine at a time.
+func Reloading(load func() (config.Config, error), log *Log) Option {
+	return func(s *source) { s.load, s.log = load, log }
 }
 
 // addresses are where the listeners are, with the ports that they got.
 type addresses struct {
-	frontend, admin, token string
-	drained                error // what the frontend's drain said
+	frontend, admin string
+	token           atomic.Pointer[string]
+	drained         error // what the frontend's drain said
 }
 
 // modules is the whole router in the order in which data flows.
-func modules(ctx context.Context, cfg config.Config, log *slog.Logger, failed failures, addr *addresses, opened *closers) fx.Option {
+func modules(ctx context.Context, cfg config.Config, from *source, log *slog.Logger, failed failures, addr *addresses, opened *closers) fx.Option {
 	return fx.Options(
-		fx.Supply(cfg, log, failed, addr, opened),
+		fx.Supply(cfg, from, log, failed, addr, opened),
 		fx.WithLogger(func() fxevent.Logger { return wiringLog(log) }),
 		fx.StartTimeout(startTimeout),
-		fx.StopTimeout(cfg.Frontend.Grace.Std()+stopTimeout),
 		telemetryModule(),
+		reloadModule(),
 		stateModule(),
 		pluginsModule(ctx),
 		selectionModule(),
@@ -58,9 +77,13 @@ func modules(ctx context.Context, cfg config.Config, log *slog.Logger, failed fa
 
 // Start starts a router from a checked configuration. When it returns without
 // an error, the listeners are open and the router is ready.
-func Start(ctx context.Context, cfg config.Config, log *slog.Logger) (*App, error) {
-	a := &App{cfg: cfg, failed: make(failures, 1), addr: &addresses{}, opened: &closers{}}
-	a.fx = fx.New(modules(ctx, cfg, log, a.failed, a.addr, a.opened))
+func Start(ctx context.Context, cfg config.Config, log *slog.Logger, options ...Option) (*App, error) {
+	a := &App{failed: make(failures, 1), addr: &addresses{}, opened: &closers{}}
+	from := &source{}
+	for _, o := range options {
+		o(from)
+	}
+	a.fx = fx.New(modules(ctx, cfg, from, log, a.failed, a.addr, a.opened), fx.Populate(&a.live, &a.reloads))
 	err := a.fx.Err()
 	if err == nil {
 		ctx, cancel := context.WithTimeout(ctx, startTimeout)
@@ -89,6 +112,14 @@ func (a *App) Wait(ctx context.Context) error {
 	}
 }
 
+// Reload reads the configuration again and puts it in force as a whole. An
+// error, which the log has too, means that the old one stays in force as a
+// whole. One reload runs at a time; during Stop all are refused.
+func (a *App) Reload(ctx context.Context) error {
+	_, err := a.reloads.reload(ctx, "signal")
+	return err
+}
+
 // Stop drains the frontend for at most the configured grace, then stops
 // everything. The error is ErrGrace when requests were cut off.
 func (a *App) Stop(ctx context.Context) error {
@@ -99,7 +130,12 @@ func (a *App) Stop(ctx context.Context) error {
 }
 
 func (a *App) stop(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, a.cfg.Frontend.Grace.Std()+stopTimeout)
+	grace := time.Duration(0)
+	if a.reloads != nil {
+		a.reloads.close() // so that the grace is the last one
+		grace = a.live.Load().Frontend.Grace.Std()
+	}
+	ctx, cancel := context.WithTimeout(ctx, grace+stopTimeout)
 	defer cancel()
 	err := a.fx.Stop(ctx)
 	if err != nil {
@@ -115,4 +151,4 @@ func (a *App) FrontendURL() string { return "http://" + a.addr.frontend }
 func (a *App) AdminURL() string { return "http://" + a.addr.admin }
 
 // Token is the admin API's bearer token.
-func (a *App) Token() string { return a.addr.token }
+func (a *App) Token() string { return *a.addr.token.Load() }

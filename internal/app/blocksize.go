@@ -16,7 +16,6 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/routerd/routerd/fleet"
-	"github.com/routerd/routerd/internal/config"
 )
 
 const (
@@ -31,19 +30,19 @@ const (
 	sglangPage = "sglang:page_size"
 )
 
-// blockSizes finds KV block sizes: in the models of the configuration, or in
-// an engine's metrics.
+// blockSizes finds KV block sizes: in the models of the configuration in force,
+// or in an engine's metrics.
 type blockSizes struct {
-	models map[string]config.Model
+	live   *live
 	client *http.Client
 }
 
-func newBlockSizes(models map[string]config.Model) *blockSizes {
-	return &blockSizes{models: models, client: &http.Client{Timeout: probeTimeout}}
+func newBlockSizes(l *live) *blockSizes {
+	return &blockSizes{live: l, client: &http.Client{Timeout: probeTimeout}}
 }
 
 // Configured is the model's block size in the configuration, 0 for none.
-func (b *blockSizes) Configured(model string) int { return b.models[model].BlockSize }
+func (b *blockSizes) Configured(model string) int { return b.live.Load().Models[model].BlockSize }
 
 // Probe reads the block size from the engine's /metrics.
 func (b *blockSizes) Probe(ctx context.Context, url string) (int, error) {

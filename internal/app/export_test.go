@@ -17,7 +17,7 @@ import (
 
 // Validate checks the wiring of the whole router without making anything.
 func Validate(cfg config.Config) error {
-	return fx.ValidateApp(modules(context.Background(), cfg, slog.New(slog.DiscardHandler), make(failures, 1), &addresses{}, &closers{}))
+	return fx.ValidateApp(modules(context.Background(), cfg, &source{}, slog.New(slog.DiscardHandler), make(failures, 1), &addresses{}, &closers{}))
 }
 
 // BlockSizeIn reads an engine's metrics.
@@ -59,7 +59,7 @@ func Metrics(cfg config.Config) ([]Metric, error) {
 	opened := &closers{}
 	rec := &recorder{metrics: map[string]Metric{}}
 	a := fx.New(
-		modules(context.Background(), cfg, slog.New(slog.DiscardHandler), make(failures, 1), &addresses{}, opened),
+		modules(context.Background(), cfg, &source{}, slog.New(slog.DiscardHandler), make(failures, 1), &addresses{}, opened),
 		fx.Decorate(func(r prometheus.Registerer) prometheus.Registerer {
 			rec.Registerer = r
 			return rec

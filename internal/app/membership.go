@@ -20,11 +20,11 @@ const fileSource = "file"
 
 // membershipModule brings workers from the file and the admin API to the core.
 func membershipModule() fx.Option {
-	return fx.Module("membership", fx.Provide(newReconciler, newWorkerAPI), fx.Invoke(bringWorkers))
+	return fx.Module("membership", fx.Provide(newReconciler, newWorkerAPI), fx.Invoke(bringWorkers, followWorkers))
 }
 
-func newReconciler(lc fx.Lifecycle, cfg config.Config, c *core.SelectionCore, index *caches, log *slog.Logger, failed failures) *catalog.Reconciler {
-	r := catalog.New(c, index, newBlockSizes(cfg.Models), log.With("component", "catalog"))
+func newReconciler(lc fx.Lifecycle, l *live, c *core.SelectionCore, index *caches, log *slog.Logger, failed failures) *catalog.Reconciler {
+	r := catalog.New(c, index, newBlockSizes(l), log.With("component", "catalog"))
 	background(lc, failed, "worker reconciler", r.Run)
 	return r
 }

@@ -20,6 +20,7 @@ func pluginsModule(ctx context.Context) fx.Option {
 		fx.Provide(func(opened *closers, rt *host.Runtime, modules *store.Store, cfg config.Config, d *dataDir, log *slog.Logger) (*host.PolicySource, error) {
 			return newPolicySource(ctx, opened, rt, modules, cfg, d, log)
 		}),
+		fx.Invoke(followPolicies),
 	)
 }
 
@@ -48,6 +49,16 @@ func newRuntime(opened *closers, cfg config.Config, d *dataDir, log *slog.Logger
 func newPolicySource(
 	ctx context.Context, opened *closers, rt *host.Runtime, modules *store.Store, cfg config.Config, d *dataDir, log *slog.Logger,
 ) (*host.PolicySource, error) {
+	ps, err := host.OpenPolicySource(ctx, rt, modules, policyConfig(&cfg, d), log.With("component", "policies"))
+	if err != nil {
+		return nil, err
+	}
+	opened.add(ps.Close)
+	return ps, nil
+}
+
+// policyConfig is what the configuration says of policies.
+func policyConfig(cfg *config.Config, d *dataDir) host.PolicyConfig {
 	pc := host.PolicyConfig{
 		Dir: d.file("policies"), Default: cfg.Routing.Default, Seeds: cfg.Policies,
 		Models: map[string]string{}, GuardOff: cfg.Plugins.Guard == "off",
@@ -60,10 +71,5 @@ func newPolicySource(
 			pc.Models[name] = m.Policy
 		}
 	}
-	ps, err := host.OpenPolicySource(ctx, rt, modules, pc, log.With("component", "policies"))
-	if err != nil {
-		return nil, err
-	}
-	opened.add(ps.Close)
-	return ps, nil
+	return pc
 }

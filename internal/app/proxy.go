@@ -19,7 +19,7 @@ import (
 
 // proxyModule is the OpenAI-compatible frontend and its client to workers.
 func proxyModule() fx.Option {
-	return fx.Module("proxy", fx.Provide(newUpstream, newTokenizer, newFrontend), fx.Invoke(serveFrontend))
+	return fx.Module("proxy", fx.Provide(newUpstream, newTokenizer, newFrontend), fx.Invoke(followFrontend, serveFrontend))
 }
 
 func newUpstream(lc fx.Lifecycle, cfg config.Config, reg prometheus.Registerer, failed failures, opened *closers) (*upstream.Client, error) {
@@ -47,18 +47,37 @@ func newTokenizer(c *core.SelectionCore, client *upstream.Client, reg prometheus
 }
 
 func newFrontend(
-	cfg config.Config, c *core.SelectionCore, t *prompt.Tokenizer, client *upstream.Client, log *slog.Logger, reg prometheus.Registerer,
+	l *live, c *core.SelectionCore, t *prompt.Tokenizer, client *upstream.Client, log *slog.Logger, reg prometheus.Registerer,
 ) (*frontend.Server, error) {
+	tokenizes := func(model string) bool {
+		m, ok := l.Load().Models[model]
+		return !ok || m.Tokenize == "engine"
+	}
+	return frontend.New(frontendConfig(l.Load()), c, t, client, tokenizes, log.With("component", "frontend"), reg)
+}
+
+// frontendConfig is what the configuration says of the frontend.
+func frontendConfig(cfg *config.Config) frontend.Config {
 	f := cfg.Frontend
-	fc := frontend.Config{
+	return frontend.Config{
 		MaxBody: int64(f.MaxBody), Grace: f.Grace.Std(), ForwardedFor: f.ForwardedFor,
 		Retries: f.Retries, HalfClose: f.HalfClose, TrustHeaders: f.TrustHeaders,
 	}
-	tokenizes := func(model string) bool {
-		m, ok := cfg.Models[model]
-		return !ok || m.Tokenize == "engine"
-	}
-	return frontend.New(fc, c, t, client, tokenizes, log.With("component", "frontend"), reg)
+}
+
+// followFrontend has the frontend and its client to workers follow the
+// configuration.
+func followFrontend(r *reloads, s *frontend.Server, client *upstream.Client) {
+	r.follow(settingsLast, part{keys: []string{"frontend."}, prepare: func(_ context.Context, now *config.Config) (prepared, error) {
+		fc := frontendConfig(now)
+		if err := fc.Validate(); err != nil {
+			return prepared{}, fmt.Errorf("frontend: %w", err)
+		}
+		return prepared{publish: func() error {
+			client.SetFirstByteTimeout(now.Frontend.FirstByteTimeout.Std())
+			return s.Configure(fc)
+		}}, nil
+	}})
 }
 
 // serveFrontend opens the listener at start; at stop it lets requests end for

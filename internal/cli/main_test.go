@@ -36,6 +36,13 @@ func TestMain(m *testing.M) {
 type router struct {
 	dir, url string
 	core     *core.SelectionCore
+	changed  []string // by the next reload
+	refusal  error    // of it
+}
+
+// Reload answers what the test has set.
+func (r *router) Reload(context.Context) (admin.Reloaded, error) {
+	return admin.Reloaded{Changed: r.changed, At: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}, r.refusal
 }
 
 type nothing struct{}
@@ -75,7 +82,7 @@ func start(t *testing.T) *router {
 	must(err)
 	srv, err := admin.New(cfg, admin.Parts{
 		Modules: modules, Policies: policies, Workers: reconciler, WorkerSource: workers, Partitions: r.core, Kv: nothing{},
-		Decisions: r.core.Decisions(), Metrics: prometheus.NewRegistry(), Ready: func() error { return nil },
+		Decisions: r.core.Decisions(), Metrics: prometheus.NewRegistry(), Config: r, Ready: func() error { return nil },
 	}, log)
 	must(err)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

@@ -2,31 +2,39 @@ package config
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 )
 
 // reloadRestart is the value of the tag reload of keys that a reload cannot
 // change.
 const reloadRestart = "restart"
 
+// Fixed is a key that only a restart can change, with its values.
+type Fixed struct{ Key, Was, Now string }
+
 // Changed lists the keys whose values differ, by name: those that a reload puts
 // in force, and those that only a restart can change. A list counts as one key,
 // and so does a policy; a model that is new or gone is named as a whole.
-func Changed(was, now Config) (live, restart []string) {
+func Changed(was, now Config) (live []string, fixed []Fixed) {
 	c := changes{}
 	c.between(nil, schema(), reflect.ValueOf(was), reflect.ValueOf(now), "")
 	slices.Sort(c.live)
-	slices.Sort(c.restart)
-	return c.live, c.restart
+	slices.SortFunc(c.fixed, func(a, b Fixed) int { return strings.Compare(a.Key, b.Key) })
+	return c.live, c.fixed
 }
 
-type changes struct{ live, restart []string }
+type changes struct {
+	live  []string
+	fixed []Fixed
+}
 
-func (c *changes) add(path []string, reload string) {
+func (c *changes) add(path []string, was, now reflect.Value, reload string) {
 	if reload == reloadRestart {
-		c.restart = append(c.restart, dotted(path))
+		c.fixed = append(c.fixed, Fixed{dotted(path), fmt.Sprint(was.Interface()), fmt.Sprint(now.Interface())})
 		return
 	}
 	c.live = append(c.live, dotted(path))
@@ -44,18 +52,18 @@ func (c *changes) between(path []string, n *node, was, now reflect.Value, reload
 			k := reflect.ValueOf(key)
 			a, b := was.MapIndex(k), now.MapIndex(k)
 			if !a.IsValid() || !b.IsValid() {
-				c.add(below(path, key), reload)
+				c.add(below(path, key), a, b, reload)
 				continue
 			}
 			c.between(below(path, key), n.element, a, b, reload)
 		}
 	case list:
 		if was.Len()+now.Len() > 0 && !reflect.DeepEqual(was.Interface(), now.Interface()) {
-			c.add(path, reload)
+			c.add(path, was, now, reload)
 		}
 	case leaf, opaque:
 		if !reflect.DeepEqual(was.Interface(), now.Interface()) {
-			c.add(path, reload)
+			c.add(path, was, now, reload)
 		}
 	}
 }

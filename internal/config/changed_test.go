@@ -42,8 +42,9 @@ policies: {fast: {scorers: [{use: "builtin:kv-aware"}]}}
 workers: {static: [{name: w1, url: "http://127.0.0.1:8000"}]}
 `
 	for _, c := range []struct {
-		name, now     string
-		live, restart []string
+		name, now string
+		live      []string
+		fixed     []config.Fixed
 	}{
 		{"the same text", was, nil, nil},
 		{"the same in other words", `
@@ -63,15 +64,23 @@ log: {level: debug}
 `, []string{
 			"frontend.retries", "log.level", "models.a.b/c.block_size", "models.a.b/c.tokenize", "models.new", "models.old",
 			"policies.fast", "policies.more", "routing.rules", "workers.static",
-		}, []string{"admin.listen", "data_dir", "frontend.listen"}},
+		}, []config.Fixed{
+			{Key: "admin.listen", Was: "127.0.0.1:8081", Now: "127.0.0.1:10"},
+			{Key: "data_dir", Was: "/here", Now: "/elsewhere"},
+			{Key: "frontend.listen", Was: "127.0.0.1:8080", Now: "127.0.0.1:9"},
+		}},
 		{"an empty list is none", was + "routing: {rules: []}\n", nil, nil},
 	} {
-		live, restart := config.Changed(mustLoad(t, was, nil).Config, mustLoad(t, c.now, nil).Config)
+		env := []string{"ROUTERD_DATA_DIR=/here"}
+		if c.fixed != nil {
+			env = nil
+		}
+		live, fixed := config.Changed(mustLoad(t, was, []string{"ROUTERD_DATA_DIR=/here"}).Config, mustLoad(t, c.now, env).Config)
 		if diff := cmp.Diff(c.live, live); diff != "" {
 			t.Errorf("%s: live (-want +got)\n%s", c.name, diff)
 		}
-		if diff := cmp.Diff(c.restart, restart); diff != "" {
-			t.Errorf("%s: restart (-want +got)\n%s", c.name, diff)
+		if diff := cmp.Diff(c.fixed, fixed); diff != "" {
+			t.Errorf("%s: fixed (-want +got)\n%s", c.name, diff)
 		}
 	}
 }

@@ -1,0 +1,42 @@
+package app
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/routerd/routerd/core"
+	"github.com/routerd/routerd/host"
+	"github.com/routerd/routerd/internal/config"
+)
+
+// followPolicies has seeds, rules and the guard follow the configuration.
+func followPolicies(r *reloads, ps *host.PolicySource, c *core.SelectionCore, d *dataDir, log *slog.Logger) {
+	log = log.With("component", "reload")
+	r.follow(policiesThen, part{
+		keys: []string{"policies.", "routing.", "models.", "plugins.guard"},
+		prepare: func(ctx context.Context, now *config.Config) (prepared, error) {
+			p, err := ps.PrepareConfig(ctx, policyConfig(now, d))
+			if err != nil {
+				return prepared{}, err
+			}
+			return prepared{
+				publish: func() error {
+					if err := p.Publish(); err != nil {
+						return err
+					}
+					if re, ok := any(c).(interface{ ResolvePolicies() error }); ok {
+						if err := re.ResolvePolicies(); err != nil {
+							log.Error("partitions keep the policies that they had", "err", err)
+						}
+					}
+					return nil
+				},
+				discard: func() {
+					if err := p.Discard(); err != nil {
+						log.Error("prepared policies not given back", "err", err)
+					}
+				},
+			}, nil
+		},
+	})
+}
