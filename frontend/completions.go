@@ -28,6 +28,7 @@ func (s *Server) complete(x *exchange, sc *scanner) error {
 			return err
 		}
 	}
+	x.req.Headers = policyHeaders(h, x.cfg.PolicyHeaders)
 	key, adapter, ok := s.core.ResolveModel(x.scan.model, defaultGroup)
 	if !ok {
 		return &modelError{x.scan.model}

@@ -27,6 +27,10 @@ type Config struct {
 	// TrustHeaders tells whether the x-routerd-… request headers are honoured.
 	// They never reach a worker.
 	TrustHeaders bool
+	// PolicyHeaders are the request headers that routing policies may see, in
+	// lower case, at most 16; of credentials none. A policy sees the id of a
+	// value, of one of more than 256 bytes nothing.
+	PolicyHeaders []string
 }
 
 // DefaultConfig is 16 MiB, 30 s, append, 2 retries, abort, trusting: the
@@ -57,5 +61,5 @@ func (c Config) Validate() error {
 	case c.HalfClose != string(clientwatch.HalfCloseAbort) && c.HalfClose != string(clientwatch.HalfCloseIgnore):
 		return &fleet.FieldError{Field: "half_close", Value: c.HalfClose, Allowed: "abort, ignore"}
 	}
-	return nil
+	return checkPolicyHeaders(c.PolicyHeaders)
 }

@@ -1,0 +1,98 @@
+package frontend_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/routerd/routerd/core"
+	"github.com/routerd/routerd/frontend"
+)
+
+// overheard notes the headers of the requests that the core is asked with.
+type overheard struct {
+	*core.SelectionCore
+	mu      sync.Mutex
+	headers map[string]string
+}
+
+func (o *overheard) Select(ctx context.Context, req *core.Request) (*core.Selection, error) {
+	o.mu.Lock()
+	o.headers = req.Headers
+	o.mu.Unlock()
+	return o.SelectionCore.Select(ctx, req)
+}
+
+func TestPoliciesSeeTheListedHeadersAlone(t *testing.T) {
+	o := &overheard{}
+	w := start(t, func(s *setup) {
+		s.frontend.PolicyHeaders, s.frontend.TrustHeaders = []string{"x-team", "x-tier"}, false
+		s.selector = func(c *core.SelectionCore) frontend.Selector {
+			o.SelectionCore = c
+			return o
+		}
+	})
+	wk, _ := recording(t)
+	w.join(t, "w1", wk.url)
+	for _, c := range []struct {
+		name    string
+		headers []string
+		want    map[string]string
+	}{
+		{"none", nil, nil},
+		{"others", []string{"Authorization", "Bearer secret", "X-Teams", "a"}, nil},
+		{"any case", []string{"X-TEAM", " blue ", "X-Other", "y"}, map[string]string{"x-team": "blue"}},
+		{"twice", []string{"X-Team", "blue", "X-Team", "red"}, map[string]string{"x-team": "blue, red"}},
+		{"empty", []string{"X-Team", "", "X-Tier", "gold"}, map[string]string{"x-tier": "gold"}},
+		{"longest", []string{"X-Team", strings.Repeat("a", 256)}, map[string]string{"x-team": strings.Repeat("a", 256)}},
+		{"too long", []string{"X-Team", strings.Repeat("a", 257)}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := w.do(t, "POST", textPath, textBody, c.headers...)
+			if got.status != http.StatusOK {
+				t.Fatalf("got %d %s", got.status, got.body)
+			}
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			if diff := cmp.Diff(c.want, o.headers); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestHeadersThatPoliciesMustNotSeeAreRefusedByName(t *testing.T) {
+	many := make([]string, 17)
+	for i := range many {
+		many[i] = "x-" + string(rune('a'+i))
+	}
+	for _, c := range []struct {
+		names   []string
+		allowed string
+	}{
+		{[]string{"x-team", "authorization"}, "no header that carries credentials"},
+		{[]string{"cookie"}, "no header that carries credentials"},
+		{[]string{"x-api-key"}, "no header that carries credentials"},
+		{[]string{"x-routerd-session"}, "inputs of their own"},
+		{[]string{"X-Team"}, "in lower case"},
+		{[]string{""}, "in lower case"},
+		{[]string{"x team"}, "in lower case"},
+		{[]string{"x-team", "x-team"}, "each name once"},
+		{many, "at most 16"},
+	} {
+		cfg := frontend.DefaultConfig()
+		cfg.PolicyHeaders = c.names
+		if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), "policy_headers") || !strings.Contains(err.Error(), c.allowed) {
+			t.Errorf("%q: got %v; want it refused, %s", c.names, err, c.allowed)
+		}
+	}
+	cfg := frontend.DefaultConfig()
+	cfg.PolicyHeaders = many[:16]
+	if err := cfg.Validate(); err != nil {
+		t.Error(err)
+	}
+}
