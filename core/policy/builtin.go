@@ -2,9 +2,11 @@ package policy
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/plugins/abi"
 )
 
 // BuiltinPrefix starts the name of a stage that is part of the router.
@@ -14,12 +16,26 @@ const BuiltinPrefix = "builtin:"
 // specification's fallback unless it names another.
 const DefaultScorer = BuiltinPrefix + "kv-aware"
 
-// BestPicker is the picker that takes the highest total.
-const BestPicker = BuiltinPrefix + "best"
+// LoraAffinity is the lora scorer for the built-in order of candidates by where
+// the adapter is.
+const LoraAffinity = BuiltinPrefix + "lora-affinity"
+
+// The built-in pickers: the highest total; a draw by chance that prefers high
+// totals; the better of two drawn rows.
+const (
+	BestPicker       = BuiltinPrefix + "best"
+	SoftmaxPicker    = BuiltinPrefix + "softmax"
+	TwoChoicesPicker = BuiltinPrefix + "two-choices"
+)
 
 // Builtins lists the built-in scorers in order.
 func Builtins() []string {
 	return []string{DefaultScorer, BuiltinPrefix + "least-load", BuiltinPrefix + "round-robin"}
+}
+
+// BuiltinPickers lists the built-in pickers in order.
+func BuiltinPickers() []string {
+	return []string{BestPicker, SoftmaxPicker, TwoChoicesPicker}
 }
 
 // Builtin makes the built-in scorer named by use with its configuration; nil
@@ -40,6 +56,39 @@ func Builtin(use string, config json.RawMessage) (Scorer, error) {
 		return roundRobin{}, nil
 	}
 	return nil, &fleet.FieldError{Field: "use", Value: use, Allowed: strings.Join(Builtins(), ", ")}
+}
+
+// builtinStage makes the built-in stage of a kind; filters and whole policies
+// are none.
+func builtinStage(kind abi.Kind, st StageSpec) (Stage, error) {
+	switch kind {
+	case abi.KindScorer:
+		return Builtin(st.Use, st.Config)
+	case abi.KindLoraScorer:
+		if st.Use == LoraAffinity {
+			return loraAffinity{}, noConfig(st.Use, st.Config)
+		}
+		if !slices.Contains(Builtins(), st.Use) {
+			return nil, &fleet.FieldError{Field: "use", Value: st.Use, Allowed: strings.Join(append(Builtins(), LoraAffinity), ", ")}
+		}
+		return Builtin(st.Use, st.Config)
+	case abi.KindPicker:
+		return builtinPicker(st)
+	case abi.KindFilter, abi.KindPolicy:
+	}
+	return nil, &fleet.FieldError{Field: "use", Value: st.Use, Allowed: useModule}
+}
+
+func builtinPicker(st StageSpec) (Picker, error) {
+	switch st.Use {
+	case BestPicker:
+		return bestTotal{}, noConfig(st.Use, st.Config)
+	case SoftmaxPicker:
+		return newSoftmax(st.Config)
+	case TwoChoicesPicker:
+		return twoChoices{}, noConfig(st.Use, st.Config)
+	}
+	return nil, &fleet.FieldError{Field: "use", Value: st.Use, Allowed: strings.Join(BuiltinPickers(), ", ") + ", " + useModule}
 }
 
 func noConfig(use string, config json.RawMessage) error {

@@ -32,21 +32,59 @@ func Clean(scores, spare []float64) (grown []float64, cleaned int, ok bool) {
 			spare = append(spare, v)
 		}
 	}
-	slices.Sort(spare)
-	mid := len(spare) / 2
-	median := spare[mid]
-	if len(spare)%2 == 0 {
-		median = (spare[mid-1] + spare[mid]) * 0.5
-	}
-	if math.IsInf(median, 0) { // both halves near the largest finite number
-		median = float64(spare[mid-1]*0.5) + float64(spare[mid]*0.5)
-	}
+	median := medianOf(spare)
 	for i, v := range scores {
 		if v-v != 0 {
 			scores[i] = median
 		}
 	}
 	return spare, cleaned, true
+}
+
+// CleanKept is Clean over the rows whose byte in mask is 1 alone: the others are
+// neither read nor counted nor written. A nil mask keeps every row.
+func CleanKept(scores []float64, mask []byte, spare []float64) (grown []float64, cleaned int, ok bool) {
+	if mask == nil {
+		return Clean(scores, spare)
+	}
+	kept := 0
+	spare = spare[:0]
+	for i, v := range scores {
+		if mask[i] != 1 {
+			continue
+		}
+		kept++
+		scores[i] = v + 0 // −0 becomes 0
+		if v-v == 0 {
+			spare = append(spare, v)
+		}
+	}
+	cleaned = kept - len(spare)
+	if cleaned == 0 || 2*cleaned > kept {
+		return spare, cleaned, cleaned == 0
+	}
+	median := medianOf(spare)
+	for i, v := range scores {
+		if mask[i] == 1 && v-v != 0 {
+			scores[i] = median
+		}
+	}
+	return spare, cleaned, true
+}
+
+// medianOf sorts values, which are finite and at least one, and returns their
+// median.
+func medianOf(values []float64) float64 {
+	slices.Sort(values)
+	mid := len(values) / 2
+	if len(values)%2 == 1 {
+		return values[mid]
+	}
+	median := (values[mid-1] + values[mid]) * 0.5
+	if math.IsInf(median, 0) { // both halves near the largest finite number
+		median = float64(values[mid-1]*0.5) + float64(values[mid]*0.5)
+	}
+	return median
 }
 
 // clamp bounds v to ±MaxScore.

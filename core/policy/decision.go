@@ -22,8 +22,9 @@ const (
 	BySession  By = "session"
 )
 
-// Tie tells how many rows shared the highest total and, when more than one did,
-// the number in [0, 1) that chose among them.
+// Tie tells among how many rows a number in [0, 1) chose: those that shared the
+// highest total, or those that a picker drew among. Where there was one nothing
+// was drawn.
 type Tie struct {
 	Rows int
 	Draw float64
@@ -36,8 +37,10 @@ type Decision struct {
 	By  By
 	// Totals has the weighted sum of each row, of the fallback where it chose.
 	Totals []float64
-	// StageScores has the scores of each scorer of the pipeline, in its order;
-	// nil for one that abstained, faulted or was not called.
+	// StageScores has the scores of each scorer of the pipeline, in its order, lora
+	// scorers after the others; nil for one that abstained, faulted or was not
+	// called. Of a whole policy it has one element. As in Totals, a row that was
+	// masked has 0.
 	StageScores [][]float64
 	Tie         Tie
 	// Mask has a byte a row: 0, or 1 for a row that could be picked; nil when
@@ -55,8 +58,11 @@ type Decision struct {
 	Fuel uint64
 	// Cleaned counts scores that were no opinion and became the median.
 	Cleaned int
-	// Abstained counts scorers that had no opinion on the whole request.
+	// Abstained counts stages that had no opinion on the whole request.
 	Abstained int
+	// Emptied counts filters whose verdict was left out because it dropped every
+	// candidate.
+	Emptied int
 
 	report     StageReport
 	effects    []Effects
@@ -97,10 +103,17 @@ func (d *Decision) note(use string, r *StageReport) {
 	}
 }
 
-func (d *Decision) reset(rows, stages int) {
+// reset empties d for a decision from t, whose rows are all kept, by so many
+// stages that score.
+func (d *Decision) reset(t *Table, stages int) {
+	rows := t.Len()
+	d.unmask(t)
+	if c := t.Cells(abi.ColUpstreamScore); c != nil {
+		c.reset(rows, c.unless) // there are no totals yet
+	}
 	d.Row, d.By, d.Tie, d.Fault = 0, ByPolicy, Tie{}, nil
-	d.Fuel, d.Cleaned, d.Abstained, d.Tripped = 0, 0, 0, false
-	d.Mask, d.MaskedBy, d.Traces = nil, d.MaskedBy[:0], d.Traces[:0]
+	d.Fuel, d.Cleaned, d.Abstained, d.Emptied, d.Tripped = 0, 0, 0, 0, false
+	d.Traces = d.Traces[:0]
 	clear(d.effects)
 	d.effects = d.effects[:0]
 	d.Totals = slices.Grow(d.Totals[:0], rows)[:rows]

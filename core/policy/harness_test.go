@@ -64,7 +64,7 @@ func faulty(f policy.Fault) *scripted {
 }
 
 // modules is a stage source by name.
-type modules map[string]*scripted
+type modules map[string]policy.Stage
 
 func (m modules) Stage(_ context.Context, _ abi.Kind, name string, _ json.RawMessage) (policy.Stage, string, error) {
 	s, ok := m[name]
@@ -77,6 +77,76 @@ func (m modules) Stage(_ context.Context, _ abi.Kind, name string, _ json.RawMes
 type notFound struct{ name string }
 
 func (e *notFound) Error() string { return "no module " + e.name }
+
+// other is the part that scripted stages of other kinds share.
+type other struct {
+	columns policy.ColumnSet
+	closed  int
+}
+
+func (o *other) Columns() policy.ColumnSet                           { return o.columns }
+func (o *other) CheckOverride(string, json.RawMessage) (bool, error) { return false, nil }
+func (o *other) Close() error                                        { o.closed++; return nil }
+
+// filtering is a filter that a test tells what to answer.
+type filtering struct {
+	other
+	answer func(t *policy.Table, keep []byte) (policy.Verdict, error)
+}
+
+func (f *filtering) Filter(_ context.Context, t *policy.Table, keep []byte, _ *policy.StageReport) (policy.Verdict, error) {
+	return f.answer(t, keep)
+}
+
+// keeps is a filter whose verdict is the bytes of a text: '0', '1' or another.
+func keeps(verdict string) *filtering {
+	return &filtering{answer: func(_ *policy.Table, keep []byte) (policy.Verdict, error) {
+		for row := range keep {
+			keep[row] = verdict[row] - '0'
+		}
+		return policy.Answered, nil
+	}}
+}
+
+// picking is a picker that a test tells what to answer.
+type picking struct {
+	other
+	answer func(t *policy.Table, totals []float64) (policy.Choice, policy.Verdict, error)
+}
+
+func (p *picking) Pick(_ context.Context, t *policy.Table, totals []float64, _ *policy.StageReport) (policy.Choice, policy.Verdict, error) {
+	return p.answer(t, totals)
+}
+
+func picks(c policy.Choice) *picking {
+	return &picking{answer: func(*policy.Table, []float64) (policy.Choice, policy.Verdict, error) { return c, policy.Answered, nil }}
+}
+
+// deciding is a whole policy that a test tells what to answer.
+type deciding struct {
+	other
+	answer func(t *policy.Table, scores []float64, keep []byte) (policy.Choice, policy.Verdict, error)
+}
+
+func (w *deciding) Decide(_ context.Context, t *policy.Table, scores []float64, keep []byte, _ *policy.StageReport) (policy.Choice, policy.Verdict, error) {
+	return w.answer(t, scores, keep)
+}
+
+// filtered is a specification of filters and scorers; changed by f.
+func filtered(filters, scorers []string, f func(s *policy.Spec)) policy.Spec {
+	s := use(scorers...)
+	for _, u := range filters {
+		s.Filters = append(s.Filters, policy.FilterSpec{StageSpec: policy.StageSpec{Use: u}})
+	}
+	if f != nil {
+		f(&s)
+	}
+	return s
+}
+
+func picker(use string) *policy.PickerSpec {
+	return &policy.PickerSpec{StageSpec: policy.StageSpec{Use: use}}
+}
 
 func table(n int, set policy.ColumnSet) *policy.Table {
 	t := &policy.Table{}

@@ -1,12 +1,11 @@
 package policy
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"maps"
+	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/routerd/routerd/fleet"
@@ -62,14 +61,13 @@ func (w *kvWeights) set(name string, value json.RawMessage) (known bool, err err
 	if field == nil {
 		return false, nil
 	}
-	raw := bytes.TrimSpace(value)
-	refused := &fleet.FieldError{Field: name, Value: string(raw), Allowed: allowed}
-	if len(raw) == 0 || !(raw[0] == '-' || raw[0] >= '0' && raw[0] <= '9') {
-		return true, refused
+	high := math.MaxFloat64
+	if strings.HasSuffix(allowed, "to 1") {
+		high = 1
 	}
-	v, err := strconv.ParseFloat(string(raw), 64)
-	if err != nil || v < 0 || strings.HasSuffix(allowed, "to 1") && v > 1 {
-		return true, refused
+	v, err := numberIn(name, value, 0, high, allowed)
+	if err != nil {
+		return true, err
 	}
 	*field = v
 	return true, nil
@@ -128,12 +126,7 @@ func (s *kvAware) Score(_ context.Context, t *Table, scores []float64, r *StageR
 		size      = t.Field(abi.FieldBlockSize)
 		blocks    = larger(t.Field(abi.FieldISLBlocks), 1)
 	)
-	least := prefill[0]
-	for _, p := range prefill[1:] {
-		if p < least {
-			least = p
-		}
-	}
+	least := leastKept(prefill, t.mask)
 	for i := range scores {
 		excess := larger(prefill[i]-least, 0) / size
 		decay := 1 / (1 + float64(w.creditDecay*(excess/blocks)))
@@ -146,6 +139,26 @@ func (s *kvAware) Score(_ context.Context, t *Table, scores []float64, r *StageR
 		scores[i] = -float64(cost * taint[i])
 	}
 	return Answered, nil
+}
+
+// leastKept is the smallest value of the rows that mask keeps; nil keeps all.
+func leastKept(values []float64, mask []byte) float64 {
+	if mask == nil {
+		least := values[0]
+		for _, v := range values[1:] {
+			if v < least {
+				least = v
+			}
+		}
+		return least
+	}
+	least, found := 0.0, false
+	for row, v := range values {
+		if mask[row] == 1 && (!found || v < least) {
+			least, found = v, true
+		}
+	}
+	return least
 }
 
 func (s *kvAware) CheckOverride(name string, value json.RawMessage) (known bool, err error) {

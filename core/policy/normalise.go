@@ -5,14 +5,21 @@ import (
 	"slices"
 )
 
+// Ways to make the scores of different scorers comparable.
+const (
+	normaliseNone   = "none"
+	normaliseMinMax = "minmax"
+	normaliseRank   = "rank"
+)
+
 // normalise writes the stage's scores in the way that the specification asks
 // for into out, which has the length of scores. order is scratch space; what it
 // grew to is returned.
 func normalise(how string, scores, out []float64, order []int32) []int32 {
 	switch how {
-	case "minmax":
+	case normaliseMinMax:
 		minMax(scores, out)
-	case "rank":
+	case normaliseRank:
 		return rankOf(scores, out, order)
 	default:
 		for i, v := range scores {

@@ -5,170 +5,126 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/plugins/abi"
 )
 
-// Pipeline is a compiled specification: scorers with their weights, the picker
-// and the fallback. It is immutable and safe for concurrent use.
+// ErrEmptied is wrapped by the error of a decision that a filter whose on_empty
+// is fail has left without a candidate.
+var ErrEmptied = errors.New("every candidate was dropped by a filter of the policy")
+
+// errNoOpinion asks for the fallback without a fault: the whole policy abstained.
+var errNoOpinion = errors.New("policy abstained")
+
+// Pipeline is a compiled specification: filters, scorers with their weights,
+// lora scorers and the picker, or one whole policy; and the fallback. It is
+// immutable and safe for concurrent use.
 type Pipeline struct {
-	stages   []scorerStage
+	stages  []namedStage // all but the fallback, in order
+	filters []filterStage
+	scorers []scorerStage // the lora scorers last
+	picker  pickerStage
+	whole   *wholeStage // nil for a pipeline
+
 	fallback Scorer
 	columns  ColumnSet
 }
 
-type scorerStage struct {
-	use       string
-	scorer    Scorer
-	weight    float64
-	normalise string
-	onError   string
+// StageName is what is known of a stage outside: its kind and its "use".
+type StageName struct {
+	Kind abi.Kind `json:"kind"`
+	Use  string   `json:"use"`
 }
 
-// Compile makes the stages of a specification. Stages that are not built in
-// come from src; with a nil src they are refused. The digests are those of the
-// modules, in pipeline order, each once. On an error everything that was made
-// is closed again and the error names the stage.
-func Compile(ctx context.Context, spec Spec, src StageSource) (*Pipeline, []string, error) {
-	spec, err := spec.Normalised()
-	if err != nil {
-		return nil, nil, err
-	}
-	p := &Pipeline{}
-	var digests []string
-	for i, sc := range spec.Scorers {
-		scorer, digest, err := compileScorer(ctx, sc.StageSpec, src)
-		if err != nil {
-			return nil, nil, errors.Join(fmt.Errorf("compile scorers[%d]: %w", i, err), p.close())
-		}
-		p.stages = append(p.stages, scorerStage{sc.Use, scorer, *sc.Weight, sc.Normalise, sc.OnError})
-		p.columns.Union(scorer.Columns())
-		if digest != "" && !slices.Contains(digests, digest) {
-			digests = append(digests, digest)
-		}
-	}
-	if p.fallback, err = Builtin(spec.Fallback, nil); err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("compile fallback: %w", err), p.close())
-	}
-	p.columns.Union(p.fallback.Columns())
-	return p, digests, nil
-}
-
-func compileScorer(ctx context.Context, s StageSpec, src StageSource) (Scorer, string, error) {
-	if strings.HasPrefix(s.Use, BuiltinPrefix) {
-		scorer, err := Builtin(s.Use, s.Config)
-		return scorer, "", err
-	}
-	if src == nil {
-		return nil, "", &fleet.FieldError{Field: "use", Value: s.Use, Allowed: strings.Join(Builtins(), ", ")}
-	}
-	stage, digest, err := src.Stage(ctx, abi.KindScorer, s.Use, s.Config)
-	if err != nil {
-		return nil, "", err
-	}
-	scorer, ok := stage.(Scorer)
-	if !ok {
-		return nil, "", errors.Join(fmt.Errorf("stage %q is no scorer", s.Use), stage.Close())
-	}
-	return scorer, digest, nil
+type namedStage struct {
+	name  StageName
+	stage Stage
 }
 
 // Columns is what a table must hold for this pipeline and its fallback.
 func (p *Pipeline) Columns() ColumnSet { return p.columns }
 
-// Stages names the scorers ("use") in pipeline order.
-func (p *Pipeline) Stages() []string {
-	names := make([]string, len(p.stages))
+// Stages names the stages in the order in which they run: filters, scorers, lora
+// scorers and the picker, or the whole policy. Decision.MaskedBy counts from its
+// start; Decision.StageScores has an element for each that scores, in order.
+func (p *Pipeline) Stages() []StageName {
+	names := make([]StageName, len(p.stages))
 	for i := range p.stages {
-		names[i] = p.stages[i].use
+		names[i] = p.stages[i].name
 	}
 	return names
 }
 
-// run fills d from the pipeline alone. A *Fault asks for the fallback; any
-// other error ends the decision.
+// scoring is the number of stages that give scores.
+func (p *Pipeline) scoring() int {
+	if p.whole != nil {
+		return 1
+	}
+	return len(p.scorers)
+}
+
+// run fills d from the pipeline alone. A *stageFailure tells what a stage's
+// fault asks for, errNoOpinion asks for the fallback; any other error ends the
+// decision.
 func (p *Pipeline) run(ctx context.Context, t *Table, d *Decision) error {
-	d.reset(t.Len(), len(p.stages))
-	for i := range p.stages {
+	return p.runWithout(ctx, t, d, -1)
+}
+
+// runWithout is run as if the scorer of that number were not there; -1 leaves
+// none out.
+func (p *Pipeline) runWithout(ctx context.Context, t *Table, d *Decision, without int) error {
+	d.reset(t, p.scoring())
+	if p.whole != nil {
+		return p.decideWhole(ctx, t, d)
+	}
+	for i := range p.filters {
+		if err := p.filter(ctx, i, t, d); err != nil {
+			return err
+		}
+	}
+	lora := t.Field(abi.FieldHasLora) != 0
+	for i := range p.scorers {
+		if i == without || p.scorers[i].lora && !lora {
+			continue
+		}
 		if err := p.score(ctx, i, t, d); err != nil {
 			return err
 		}
 	}
-	d.Row, d.Tie = best(d.Totals, t.Seed)
-	return nil
+	return p.pick(ctx, t, d)
 }
 
-// score adds the term of one scorer to the totals.
-func (p *Pipeline) score(ctx context.Context, i int, t *Table, d *Decision) error {
-	st := &p.stages[i]
-	scores, verdict, err := p.call(ctx, i, t, d)
-	if err != nil {
-		fault, ok := errors.AsType[*Fault](err)
-		if !ok {
-			return err
-		}
-		if d.Fault == nil {
-			d.Fault = fault
-		}
-		if st.onError == "skip" {
-			return nil
-		}
-		return &stageFailure{fault, st.onError}
-	}
-	if verdict == Abstained {
-		d.Abstained++
-		return nil
-	}
-	d.StageScores[i] = scores
-	d.order = normalise(st.normalise, scores, d.normalised, d.order)
-	for row, v := range d.normalised {
-		d.Totals[row] = clamp(d.Totals[row] + float64(st.weight*v))
-	}
-	return nil
-}
-
-// call runs one scorer and makes sure that its scores can be believed.
-func (p *Pipeline) call(ctx context.Context, i int, t *Table, d *Decision) ([]float64, Verdict, error) {
-	st := &p.stages[i]
+// begin makes the report for a stage's call; an error says that there is no time
+// for it.
+func (d *Decision) begin(ctx context.Context, use string) (*StageReport, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, 0, outOfTime(ctx, st.use)
+		return nil, outOfTime(ctx, use)
 	}
-	r := &d.report
-	*r = StageReport{}
-	scores := d.buffer(i, t.Len())
-	verdict, err := st.scorer.Score(ctx, t, scores, r)
-	d.note(st.use, r)
-	if err != nil {
-		return nil, 0, stageError(ctx, st.use, err)
-	}
-	if verdict == Abstained {
-		return nil, Abstained, nil
-	}
-	var cleaned int
-	var ok bool
-	d.spare, cleaned, ok = Clean(scores, d.spare)
-	if !ok {
-		return nil, 0, &Fault{
-			Stage: st.use, Code: string(abi.ENaN), Reason: "nan", Counts: true, Fuel: r.Fuel,
-			Detail: fmt.Sprintf("%d of %d candidates have no finite score", cleaned, len(scores)),
-		}
-	}
-	d.Cleaned += cleaned
-	return scores, Answered, nil
+	d.report = StageReport{}
+	return &d.report, nil
 }
 
-// stageError tells a fault from an ended request.
-func stageError(ctx context.Context, use string, err error) error {
-	if _, ok := errors.AsType[*Fault](err); ok {
-		return err
+// failed takes note of a stage's fault. skip is true where the decision goes on
+// without the stage; err is what it ends with otherwise.
+func (d *Decision) failed(ctx context.Context, use, onError string, err error) (skip bool, _ error) {
+	fault, ok := errors.AsType[*Fault](err)
+	if !ok && ctx.Err() != nil {
+		err = outOfTime(ctx, use)
+		if fault, ok = errors.AsType[*Fault](err); !ok {
+			return false, err
+		}
 	}
-	if ctx.Err() != nil {
-		return outOfTime(ctx, use)
+	if !ok {
+		fault = &Fault{Stage: use, Code: string(abi.ETrap), Reason: "error", Detail: cut(err.Error(), 512), Counts: true}
 	}
-	return &Fault{Stage: use, Code: string(abi.ETrap), Reason: "error", Detail: cut(err.Error(), 512), Counts: true}
+	if d.Fault == nil {
+		d.Fault = fault
+	}
+	if onError == onErrorSkip {
+		return true, nil
+	}
+	return false, &stageFailure{fault, onError}
 }
 
 // outOfTime is a fault when only the decision's time is over, else the reason
@@ -191,10 +147,14 @@ func (e *stageFailure) Error() string { return e.fault.Error() }
 func (e *stageFailure) Unwrap() error { return e.fault }
 
 // decideByFallback fills d from the fallback alone, keeping fault, fuel and
-// counts of what ran before.
+// counts of what ran before. It scores every row of the table: which rows may
+// serve at all is the host's to say and holds, while filters are part of the
+// policy that is not followed.
 func (p *Pipeline) decideByFallback(ctx context.Context, t *Table, d *Decision) {
 	d.By = ByFallback
+	d.unmask(t)
 	clear(d.StageScores)
+	d.report = StageReport{}
 	// A built-in scorer neither fails nor looks at ctx.
 	_, _ = p.fallback.Score(context.WithoutCancel(ctx), t, d.Totals, &d.report)
 	for i, v := range d.Totals {
@@ -206,13 +166,13 @@ func (p *Pipeline) decideByFallback(ctx context.Context, t *Table, d *Decision) 
 	d.Row, d.Tie = best(d.Totals, t.Seed)
 }
 
-// checkOverrides refuses an override that no scorer of the pipeline declares or
+// checkOverrides refuses an override that no stage of the pipeline declares or
 // whose value is not allowed.
 func (p *Pipeline) checkOverrides(overrides map[string]json.RawMessage) error {
 	for name, value := range overrides {
 		reached := false
 		for i := range p.stages {
-			known, err := p.stages[i].scorer.CheckOverride(name, value)
+			known, err := p.stages[i].stage.CheckOverride(name, value)
 			if err != nil {
 				return err
 			}
@@ -228,8 +188,8 @@ func (p *Pipeline) checkOverrides(overrides map[string]json.RawMessage) error {
 func (p *Pipeline) close() error {
 	var errs []error
 	for i := range p.stages {
-		if err := p.stages[i].scorer.Close(); err != nil {
-			errs = append(errs, fmt.Errorf("close stage %q: %w", p.stages[i].use, err))
+		if err := p.stages[i].stage.Close(); err != nil {
+			errs = append(errs, fmt.Errorf("close stage %q: %w", p.stages[i].name.Use, err))
 		}
 	}
 	return errors.Join(errs...)

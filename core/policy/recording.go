@@ -52,7 +52,8 @@ func (r *Recording) Take(t *Table) {
 }
 
 // Table fills t as it was recorded, with the columns of set. Those of set that
-// were not recorded are returned by name; their cells are all missing.
+// were not recorded are returned by name; their cells are all missing. The column
+// upstream.score is never lacking: it is what a decision makes for its picker.
 func (r *Recording) Table(t *Table, set ColumnSet) (lacking []string) {
 	t.Reset(len(r.rows), set)
 	copy(t.Rows, r.rows)
@@ -62,7 +63,9 @@ func (r *Recording) Table(t *Table, set ColumnSet) (lacking []string) {
 	for _, name := range set.Names() {
 		at, ok := r.column(name)
 		if !ok {
-			lacking = append(lacking, name)
+			if name != abi.ColUpstreamScore.String() {
+				lacking = append(lacking, name)
+			}
 			continue
 		}
 		cells := t.NamedCells(name)

@@ -53,6 +53,7 @@ type counts struct {
 	fallbacks uint64
 	cleaned   uint64
 	abstained uint64
+	emptied   uint64
 	faults    map[string]uint64
 }
 
@@ -61,7 +62,8 @@ type Stats struct {
 	Calls     uint64            // decisions
 	Fallbacks uint64            // of these, made by the fallback
 	Cleaned   uint64            // scores that were no opinion
-	Abstained uint64            // scorer calls without an opinion
+	Abstained uint64            // stage calls without an opinion
+	Emptied   uint64            // filters whose verdict dropped every candidate
 	Trips     uint64            // times that the guard tripped the revision
 	Faults    map[string]uint64 // by reason
 }
@@ -108,8 +110,8 @@ func (r *Revision) Digests() []string { return r.digests }
 // Columns is what a table must hold for this revision and its fallback.
 func (r *Revision) Columns() ColumnSet { return r.pipeline.columns }
 
-// Stages names the scorers in pipeline order.
-func (r *Revision) Stages() []string { return r.pipeline.Stages() }
+// Stages names the stages as Pipeline.Stages does.
+func (r *Revision) Stages() []StageName { return r.pipeline.Stages() }
 
 // State tells what the revision is doing.
 func (r *Revision) State() State {
@@ -135,19 +137,21 @@ func (r *Revision) CheckOverrides(overrides map[string]json.RawMessage) error {
 
 // Decide picks a row of t, which must have at least one. A fault is answered
 // by the fallback and reported in d, unless the stage's on_error says
-// otherwise; with "fail" the *Fault is the error. When ctx ends by
+// otherwise; with "fail" the *Fault is the error. A filter that must not drop
+// every candidate and did is an error that wraps ErrEmptied. When ctx ends by
 // ErrOutOfTime the fallback decides; when it ends otherwise its cause is the
 // error and d is not to be read. The caller holds a reference.
 func (r *Revision) Decide(ctx context.Context, t *Table, d *Decision) error {
 	if r.tripped.Load() {
-		d.reset(t.Len(), len(r.pipeline.stages))
+		d.reset(t, r.pipeline.scoring())
 		r.pipeline.decideByFallback(ctx, t, d)
 		r.count(d)
 		return nil
 	}
 	err := r.pipeline.run(ctx, t, d)
 	failure, failed := errors.AsType[*stageFailure](err)
-	if err != nil && !failed {
+	emptied, abstained := errors.Is(err, ErrEmptied), errors.Is(err, errNoOpinion)
+	if err != nil && !failed && !emptied && !abstained {
 		return err
 	}
 	if d.Tripped = r.guard.note(time.Now(), d.Fault, r.guardOff); d.Tripped {
@@ -156,11 +160,14 @@ func (r *Revision) Decide(ctx context.Context, t *Table, d *Decision) error {
 			r.onTrip(r, d.Fault)
 		}
 	}
-	if failed && failure.onError == "fail" {
+	switch {
+	case emptied:
+		r.count(d)
+		return err
+	case failed && failure.onError == onErrorFail:
 		r.count(d)
 		return failure.fault
-	}
-	if failed {
+	case failed || abstained:
 		r.pipeline.decideByFallback(ctx, t, d)
 	}
 	r.count(d)
@@ -169,19 +176,30 @@ func (r *Revision) Decide(ctx context.Context, t *Table, d *Decision) error {
 
 // Fix fills d for the choice of a row of t that the policy was not asked for.
 func (r *Revision) Fix(t *Table, d *Decision, row int, by By) {
-	d.reset(t.Len(), len(r.pipeline.stages))
+	d.reset(t, r.pipeline.scoring())
 	d.Row, d.By, d.Tie.Rows = row, by, 1
 }
 
 // Replay decides as Decide does, but outside the traffic: the guard and the
 // counts do not hear of it, a tripped revision is asked all the same, and a
-// fault is left as the error instead of being answered by the fallback. d is
-// filled as far as the pipeline came. t is made quiet.
+// fault is left as the error instead of being answered by the fallback, which
+// decides only where the whole policy abstains. d is filled as far as the
+// pipeline came. t is made quiet.
 func (r *Revision) Replay(ctx context.Context, t *Table, d *Decision) error {
+	return r.replay(ctx, t, d, -1)
+}
+
+// replay is Replay as if the scorer of that number were not there; -1 leaves
+// none out.
+func (r *Revision) replay(ctx context.Context, t *Table, d *Decision, without int) error {
 	t.Quiet = true
-	err := r.pipeline.run(ctx, t, d)
+	err := r.pipeline.runWithout(ctx, t, d, without)
 	if failure, ok := errors.AsType[*stageFailure](err); ok {
 		return failure.fault
+	}
+	if errors.Is(err, errNoOpinion) {
+		r.pipeline.decideByFallback(ctx, t, d)
+		return nil
 	}
 	return err
 }
@@ -208,7 +226,10 @@ func (r *Revision) Stats() Stats {
 	r.counts.mu.Lock()
 	defer r.counts.mu.Unlock()
 	c := &r.counts
-	return Stats{c.calls, c.fallbacks, c.cleaned, c.abstained, trips, maps.Clone(c.faults)}
+	return Stats{
+		Calls: c.calls, Fallbacks: c.fallbacks, Cleaned: c.cleaned, Abstained: c.abstained, Emptied: c.emptied,
+		Trips: trips, Faults: maps.Clone(c.faults),
+	}
 }
 
 // Release gives up a reference from Handle.Acquire.
@@ -261,6 +282,7 @@ func (r *Revision) count(d *Decision) {
 	c.calls++
 	c.cleaned += uint64(d.Cleaned)
 	c.abstained += uint64(d.Abstained)
+	c.emptied += uint64(d.Emptied)
 	if d.By == ByFallback {
 		c.fallbacks++
 	}

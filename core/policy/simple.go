@@ -31,16 +31,20 @@ func (leastLoad) Close() error { return nil }
 // table's Sequence, the partition's own count of requests, which keeps its
 // value over the attempts of one request and is not moved by advisory ones. So
 // the same requests in the same order get the same ranks in every partition.
-// The candidate after the one whose turn it is scores -1, the next -2.
+// The candidate after the one whose turn it is scores -1, the next -2. Those that
+// filters dropped take no turns.
 type roundRobin struct{}
 
 func (roundRobin) Columns() ColumnSet { return ColumnSet{} }
 
 func (roundRobin) Score(_ context.Context, t *Table, scores []float64, _ *StageReport) (Verdict, error) {
-	n := len(scores)
-	turn := int(t.Sequence % uint64(n))
-	for i := range scores {
-		scores[i] = -float64((i - turn + n) % n)
+	n := t.countKept()
+	turn, nth := int(t.Sequence%uint64(n)), 0
+	for row := range scores {
+		if t.Kept(row) {
+			scores[row] = -float64((nth - turn + n) % n)
+			nth++
+		}
 	}
 	return Answered, nil
 }

@@ -4,24 +4,33 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/plugins/abi"
 )
 
 // MaxWeight bounds the absolute weight of a scorer.
 const MaxWeight = 1e6
 
+// MaxStages bounds the filters, the scorers and the lora scorers of a policy,
+// each by itself.
+const MaxStages = 16
+
 // Spec is a policy as its author writes it: an immutable description of the
-// pipeline. A stage is "builtin:NAME", "module:NAME" or
-// "module:NAME@sha256:HEX".
+// pipeline, or of one whole policy in its place. A stage is "builtin:NAME",
+// "module:NAME" or "module:NAME@sha256:HEX".
 type Spec struct {
-	Scorers  []ScorerSpec `json:"scorers,omitempty"`
-	Picker   *StageSpec   `json:"picker,omitempty"`
+	Filters []FilterSpec `json:"filters,omitempty"`
+	Scorers []ScorerSpec `json:"scorers,omitempty"`
+	// Lora are scorers that run only for requests with an adapter, after the
+	// others.
+	Lora     []ScorerSpec `json:"lora,omitempty"`
+	Picker   *PickerSpec  `json:"picker,omitempty"`
+	Policy   *WholeSpec   `json:"policy,omitempty"`
 	Fallback string       `json:"fallback,omitempty"`
 }
 
@@ -29,6 +38,14 @@ type Spec struct {
 type StageSpec struct {
 	Use    string          `json:"use"`
 	Config json.RawMessage `json:"config,omitempty"`
+}
+
+// FilterSpec is a filter of the pipeline. OnEmpty tells what comes of a verdict
+// that drops every candidate: ignore or fail. OnError is fallback, skip or fail.
+type FilterSpec struct {
+	StageSpec
+	OnEmpty string `json:"on_empty,omitempty"`
+	OnError string `json:"on_error,omitempty"`
 }
 
 // ScorerSpec is a scorer of the pipeline. A nil Weight is 1; Normalise is
@@ -40,101 +57,151 @@ type ScorerSpec struct {
 	OnError   string   `json:"on_error,omitempty"`
 }
 
-// ParseSpec reads a specification strictly: an unknown, misspelt or repeated
-// key, a stage of a kind that is not supported, or a value out of range is an
-// error that names it.
-func ParseSpec(b []byte) (Spec, error) {
-	top, err := objectOf("policy", b)
-	if err != nil {
-		return Spec{}, err
-	}
-	if err := checkSpecKeys(top); err != nil {
-		return Spec{}, err
-	}
-	var s Spec
-	if err := json.Unmarshal(b, &s); err != nil {
-		field, value := "policy", string(b)
-		if t, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-			field, value = t.Field, t.Value
-		}
-		return Spec{}, &fleet.FieldError{Field: field, Value: value, Allowed: "scorers[{use, weight, normalise, config, on_error}], picker{use, config}, fallback"}
-	}
-	return s.Normalised()
+// PickerSpec is the picker of the pipeline. OnError is fallback, skip (the best
+// total is picked) or fail.
+type PickerSpec struct {
+	StageSpec
+	OnError string `json:"on_error,omitempty"`
 }
 
-// checkSpecKeys compares keys exactly, where the JSON package would overlook
-// the case of letters.
-func checkSpecKeys(top map[string]json.RawMessage) error {
-	for _, k := range []string{"filters", "lora", "policy"} {
-		if v, ok := top[k]; ok {
-			return &fleet.FieldError{Field: k, Value: string(v), Allowed: "nothing: " + k + " stages are not supported by this version"}
-		}
-	}
-	if err := onlyKeys("policy", top, "scorers", "picker", "fallback"); err != nil {
-		return err
-	}
-	var picker map[string]json.RawMessage
-	if json.Unmarshal(top["picker"], &picker) == nil {
-		if err := onlyKeys("picker", picker, "use", "config"); err != nil {
-			return err
-		}
-	}
-	var scorers []map[string]json.RawMessage
-	if json.Unmarshal(top["scorers"], &scorers) != nil {
-		return nil // its type is refused later, by name
-	}
-	for i, sc := range scorers {
-		if err := onlyKeys(fmt.Sprintf("scorers[%d]", i), sc, "use", "weight", "normalise", "config", "on_error"); err != nil {
-			return err
-		}
-	}
-	return nil
+// WholeSpec is a policy in one module. OnError is fallback or fail: there is
+// nothing to go on with when it is skipped.
+type WholeSpec struct {
+	StageSpec
+	OnError string `json:"on_error,omitempty"`
 }
 
-func onlyKeys(field string, object map[string]json.RawMessage, allowed ...string) error {
-	for _, k := range slices.Sorted(maps.Keys(object)) {
-		if !slices.Contains(allowed, k) {
-			return &fleet.FieldError{Field: field, Value: k, Allowed: strings.Join(allowed, ", ")}
-		}
-	}
-	return nil
-}
+// What a stage's on_error and a filter's on_empty may say.
+const (
+	onErrorFallback = "fallback"
+	onErrorSkip     = "skip"
+	onErrorFail     = "fail"
+	onEmptyIgnore   = "ignore"
+	onEmptyFail     = "fail"
+)
 
-// Normalised fills the defaults, so that two spellings of one policy compare
-// equal, and refuses what is out of range.
+var (
+	onErrors    = []string{onErrorFallback, onErrorSkip, onErrorFail}
+	onEmpties   = []string{onEmptyIgnore, onEmptyFail}
+	normalisers = []string{normaliseNone, normaliseMinMax, normaliseRank}
+)
+
+const (
+	useAny    = "builtin:NAME, module:NAME or module:NAME@sha256:HEX"
+	useModule = "module:NAME or module:NAME@sha256:HEX"
+)
+
+// Normalised is a copy of s that shares nothing with it, with the defaults
+// filled, so that two spellings of one policy compare equal. What is out of
+// range is refused with a *fleet.FieldError: built-in stages are checked with
+// their configuration, modules only by the form of their name.
 func (s Spec) Normalised() (Spec, error) {
-	if len(s.Scorers) == 0 {
-		return s, &fleet.FieldError{Field: "scorers", Value: "[]", Allowed: "1 to 16 scorers"}
-	}
-	if len(s.Scorers) > 16 {
-		return s, &fleet.FieldError{Field: "scorers", Value: strconv.Itoa(len(s.Scorers)), Allowed: "1 to 16 scorers"}
-	}
-	out := Spec{Picker: s.Picker, Fallback: s.Fallback}
-	for i, sc := range s.Scorers {
-		if err := sc.normalise(fmt.Sprintf("scorers[%d]", i)); err != nil {
-			return s, err
-		}
-		out.Scorers = append(out.Scorers, sc)
-	}
-	if out.Picker == nil {
-		out.Picker = &StageSpec{Use: "builtin:best"}
-	}
-	if out.Picker.Use != "builtin:best" {
-		return s, &fleet.FieldError{Field: "picker.use", Value: out.Picker.Use, Allowed: "builtin:best"}
-	}
-	if len(out.Picker.Config) > 0 {
-		return s, &fleet.FieldError{Field: "picker.config", Value: string(out.Picker.Config), Allowed: "nothing: builtin:best has no configuration"}
-	}
+	out := s.Clone()
 	if out.Fallback == "" {
-		out.Fallback = "builtin:kv-aware"
+		out.Fallback = DefaultScorer
 	}
-	if !strings.HasPrefix(out.Fallback, "builtin:") {
-		return s, &fleet.FieldError{Field: "fallback", Value: out.Fallback, Allowed: "a builtin: scorer"}
+	if !slices.Contains(Builtins(), out.Fallback) {
+		return s, &fleet.FieldError{Field: "fallback", Value: out.Fallback, Allowed: "a built-in scorer: " + strings.Join(Builtins(), ", ")}
+	}
+	check := out.normalisePipeline
+	if out.Policy != nil {
+		check = out.normaliseWhole
+	}
+	if err := check(); err != nil {
+		return s, err
 	}
 	return out, nil
 }
 
-func (sc *ScorerSpec) normalise(field string) error {
+// normaliseWhole is for a specification with a whole policy.
+func (s *Spec) normaliseWhole() error {
+	for _, other := range []struct {
+		field string
+		given bool
+	}{
+		{"filters", len(s.Filters) > 0},
+		{"scorers", len(s.Scorers) > 0},
+		{"lora", len(s.Lora) > 0},
+		{"picker", s.Picker != nil},
+	} {
+		if other.given {
+			return &fleet.FieldError{Field: other.field, Value: other.field, Allowed: "policy and fallback alone, or filters, scorers, lora, picker and fallback"}
+		}
+	}
+	if s.Policy.OnError == "" {
+		s.Policy.OnError = onErrorFallback
+	}
+	if err := oneOf("policy.on_error", s.Policy.OnError, onErrorFallback, onErrorFail); err != nil {
+		return err
+	}
+	return s.Policy.normalise("policy", abi.KindPolicy)
+}
+
+// normalisePipeline is for a specification without one.
+func (s *Spec) normalisePipeline() error {
+	if s.Picker == nil {
+		s.Picker = &PickerSpec{StageSpec: StageSpec{Use: BestPicker}}
+	}
+	for _, list := range []struct {
+		field      string
+		least, len int
+	}{
+		{"filters", 0, len(s.Filters)},
+		{"scorers", s.leastScorers(), len(s.Scorers)},
+		{"lora", 0, len(s.Lora)},
+	} {
+		if list.len < list.least || list.len > MaxStages {
+			value := strconv.Itoa(list.len)
+			if list.len == 0 {
+				value = "[]"
+			}
+			return &fleet.FieldError{Field: list.field, Value: value, Allowed: fmt.Sprintf("%d to %d %s", list.least, MaxStages, list.field)}
+		}
+	}
+	for i := range s.Filters {
+		if err := s.Filters[i].normalise(fmt.Sprintf("filters[%d]", i)); err != nil {
+			return err
+		}
+	}
+	for i := range s.Scorers {
+		if err := s.Scorers[i].normalise(fmt.Sprintf("scorers[%d]", i), abi.KindScorer); err != nil {
+			return err
+		}
+	}
+	for i := range s.Lora {
+		if err := s.Lora[i].normalise(fmt.Sprintf("lora[%d]", i), abi.KindLoraScorer); err != nil {
+			return err
+		}
+	}
+	return s.Picker.normalise()
+}
+
+// leastScorers is 1 where the picker takes the best total: without a scorer all
+// would be equal.
+func (s *Spec) leastScorers() int {
+	if s.Picker.Use == BestPicker {
+		return 1
+	}
+	return 0
+}
+
+func (f *FilterSpec) normalise(field string) error {
+	if f.OnEmpty == "" {
+		f.OnEmpty = onEmptyIgnore
+	}
+	if f.OnError == "" {
+		f.OnError = onErrorFallback
+	}
+	if err := oneOf(field+".on_empty", f.OnEmpty, onEmpties...); err != nil {
+		return err
+	}
+	if err := oneOf(field+".on_error", f.OnError, onErrors...); err != nil {
+		return err
+	}
+	return f.StageSpec.normalise(field, abi.KindFilter)
+}
+
+func (sc *ScorerSpec) normalise(field string, kind abi.Kind) error {
 	if sc.Weight == nil {
 		one := 1.0
 		sc.Weight = &one
@@ -143,25 +210,67 @@ func (sc *ScorerSpec) normalise(field string) error {
 		return &fleet.FieldError{Field: field + ".weight", Value: strconv.FormatFloat(w, 'g', -1, 64), Allowed: "-1e6 to 1e6"}
 	}
 	if sc.Normalise == "" {
-		sc.Normalise = "none"
+		sc.Normalise = normaliseNone
 	}
 	if sc.OnError == "" {
-		sc.OnError = "fallback"
+		sc.OnError = onErrorFallback
 	}
-	for _, f := range []struct {
-		field, value string
-		allowed      []string
-	}{
-		{"normalise", sc.Normalise, []string{"none", "minmax", "rank"}},
-		{"on_error", sc.OnError, []string{"fallback", "skip", "fail"}},
-	} {
-		if !slices.Contains(f.allowed, f.value) {
-			return &fleet.FieldError{Field: field + "." + f.field, Value: f.value, Allowed: strings.Join(f.allowed, ", ")}
-		}
+	if err := oneOf(field+".normalise", sc.Normalise, normalisers...); err != nil {
+		return err
 	}
-	kind, name, ok := strings.Cut(sc.Use, ":")
-	if !ok || name == "" || (kind != "builtin" && kind != "module") {
-		return &fleet.FieldError{Field: field + ".use", Value: sc.Use, Allowed: "builtin:NAME, module:NAME or module:NAME@sha256:HEX"}
+	if err := oneOf(field+".on_error", sc.OnError, onErrors...); err != nil {
+		return err
 	}
-	return nil
+	return sc.StageSpec.normalise(field, kind)
+}
+
+func (p *PickerSpec) normalise() error {
+	if p.OnError == "" {
+		p.OnError = onErrorFallback
+	}
+	if err := oneOf("picker.on_error", p.OnError, onErrors...); err != nil {
+		return err
+	}
+	return p.StageSpec.normalise("picker", abi.KindPicker)
+}
+
+// normalise checks the name of a stage and, where it is built in, its
+// configuration.
+func (st *StageSpec) normalise(field string, kind abi.Kind) error {
+	if string(st.Config) == "null" {
+		st.Config = nil
+	}
+	where, name, ok := strings.Cut(st.Use, ":")
+	if ok && name != "" && where == "builtin" && kind != abi.KindFilter && kind != abi.KindPolicy {
+		_, err := builtinStage(kind, *st)
+		return within(field, err)
+	}
+	if ok && name != "" && where == "module" {
+		return nil
+	}
+	allowed := useAny
+	if kind == abi.KindFilter || kind == abi.KindPolicy {
+		allowed = useModule
+	}
+	return &fleet.FieldError{Field: field + ".use", Value: st.Use, Allowed: allowed}
+}
+
+// within puts the place of a stage before the field that it refuses.
+func within(field string, err error) error {
+	f, ok := errors.AsType[*fleet.FieldError](err)
+	if !ok {
+		return err
+	}
+	inner := f.Field
+	if inner != "use" && !strings.HasPrefix(inner, "config") {
+		inner = "config." + inner
+	}
+	return &fleet.FieldError{Field: field + "." + inner, Value: f.Value, Allowed: f.Allowed}
+}
+
+func oneOf(field, value string, allowed ...string) error {
+	if slices.Contains(allowed, value) {
+		return nil
+	}
+	return &fleet.FieldError{Field: field, Value: value, Allowed: strings.Join(allowed, ", ")}
 }

@@ -137,6 +137,35 @@ func (t *Table) Mask() []byte { return t.mask }
 // Kept tells whether the filters so far have kept the row.
 func (t *Table) Kept(row int) bool { return t.mask == nil || t.mask[row] == 1 }
 
+// countKept is the number of rows that the filters so far have kept.
+func (t *Table) countKept() int {
+	if t.mask == nil {
+		return len(t.Rows)
+	}
+	n := 0
+	for _, keep := range t.mask {
+		n += int(keep)
+	}
+	return n
+}
+
+// nthKept is the nth of the kept rows, from 0.
+func (t *Table) nthKept(nth int) int {
+	if t.mask == nil {
+		return nth
+	}
+	for row, keep := range t.mask {
+		if keep != 1 {
+			continue
+		}
+		if nth == 0 {
+			return row
+		}
+		nth--
+	}
+	return 0
+}
+
 // headerField is a request header that policies may see, as an id.
 type headerField struct {
 	name string // lower case

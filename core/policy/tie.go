@@ -12,8 +12,17 @@ func SplitMix64(state uint64) uint64 {
 }
 
 // TieDraw is the number in [0, 1) that breaks ties for a seed.
-func TieDraw(seed uint64) float64 {
-	return float64(SplitMix64(seed^splitMixGamma)>>11) * (1.0 / (1 << 53))
+func TieDraw(seed uint64) float64 { return unit(SplitMix64(seed ^ splitMixGamma)) }
+
+// unit makes a number in [0, 1) of a draw.
+func unit(draw uint64) float64 { return float64(draw>>11) * (1.0 / (1 << 53)) }
+
+// tieOf is a draw among rows; where there was only one nothing was drawn.
+func tieOf(rows int, draw float64) Tie {
+	if rows < 2 {
+		return Tie{Rows: rows}
+	}
+	return Tie{Rows: rows, Draw: draw}
 }
 
 // best returns the row with the highest total. Among equals the draw chooses,
@@ -28,14 +37,46 @@ func best(totals []float64, seed uint64) (row int, tie Tie) {
 			equal++
 		}
 	}
-	tie.Rows = equal
+	tie = tieOf(equal, TieDraw(seed))
 	if equal == 1 {
 		return row, tie
 	}
-	tie.Draw = TieDraw(seed)
 	nth := int(tie.Draw * float64(equal))
 	for i, v := range totals {
 		if v != high {
+			continue
+		}
+		if nth == 0 {
+			return i, tie
+		}
+		nth--
+	}
+	return row, tie
+}
+
+// bestKept is best among the rows that mask keeps, of which there is at least
+// one; nil keeps all.
+func bestKept(totals []float64, mask []byte, seed uint64) (row int, tie Tie) {
+	if mask == nil {
+		return best(totals, seed)
+	}
+	high, equal := 0.0, 0
+	for i, v := range totals {
+		switch {
+		case mask[i] != 1:
+		case equal == 0 || v > high:
+			high, equal, row = v, 1, i
+		case v == high:
+			equal++
+		}
+	}
+	tie = tieOf(equal, TieDraw(seed))
+	nth := 0
+	if equal > 1 {
+		nth = int(tie.Draw * float64(equal))
+	}
+	for i, v := range totals {
+		if mask[i] != 1 || v != high {
 			continue
 		}
 		if nth == 0 {
