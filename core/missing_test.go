@@ -99,7 +99,7 @@ func TestUnknownSignalsAreMissing(t *testing.T) {
 			if _, err := w.Select(t.Context(), &core.Request{Partition: model("m1"), Adapter: c.adapter, Prompt: c.prompt}); err != nil {
 				t.Fatal(err)
 			}
-			always := append(append([]string{"label_num.zone"}, sourceless()...), c.also...)
+			always := append(append([]string{"label_num.zone", "upstream.score"}, sourceless()...), c.also...)
 			if diff := cmp.Diff(setOf(always...), g.on("full")); diff != "" {
 				t.Errorf("full record (-want +got):\n%s", diff)
 			}

@@ -140,5 +140,5 @@ var columnTable = [NumColumns]ColumnInfo{
 	{"lora.in_replica_set", "0 or 1", 0, "1 when the worker is in the adapter's replica set", 0, true},
 	{"lora.is_active", "0 or 1", 0, "1 when the adapter has running requests on the worker", 0, true},
 	{"lora.last_used_ms", "ms", MissingAge, "time since the adapter was last used on the worker", 0, true},
-	{"upstream.score", "score", 0, "the weighted sum of the scorers; pickers only", 0, true},
+	{"upstream.score", "score", 0, "the weighted sum of the scorers; pickers only", 0, false},
 }
