@@ -17,8 +17,8 @@ import (
 	"github.com/routerd/routerd/internal/durable"
 )
 
-// keptRevisions is how many revisions a policy keeps. The active one and the
-// one before it are among them, however old.
+// keptRevisions is how many revisions a policy keeps. The active one, the one
+// before it, the canary's and the shadow's are among them, however old.
 const keptRevisions = 10
 
 // history is a policy as it is kept on disk: one file, replaced as a whole.
@@ -30,7 +30,10 @@ type history struct {
 	ActivatedBy string           `json:"activated_by,omitempty"`
 	ActivatedAt time.Time        `json:"activated_at,omitzero"`
 	Seed        string           `json:"seed,omitempty"` // digest of the last seed applied
-	Revisions   []historyElement `json:"revisions"`      // by number
+	Canary      *CanaryInfo      `json:"canary,omitempty"`
+	Shadow      *ShadowInfo      `json:"shadow,omitempty"`
+	Revisions   []historyElement `json:"revisions"`         // by number
+	Changes     []Change         `json:"changes,omitempty"` // the oldest first
 }
 
 type historyElement struct {
@@ -76,7 +79,7 @@ func (h *history) trim() []historyElement {
 	var dropped []historyElement
 	for i := 0; len(h.Revisions) > keptRevisions && i < len(h.Revisions); {
 		r := h.Revisions[i]
-		if r.Number == h.Active || r.Number == h.Previous || i == len(h.Revisions)-1 {
+		if h.inUse(r.Number) || i == len(h.Revisions)-1 {
 			i++
 			continue
 		}
@@ -84,6 +87,12 @@ func (h *history) trim() []historyElement {
 		h.Revisions = slices.Delete(h.Revisions, i, i+1)
 	}
 	return dropped
+}
+
+// inUse tells whether a revision must be kept, however old.
+func (h *history) inUse(number int) bool {
+	return number == h.Active || number == h.Previous ||
+		h.Canary != nil && number == h.Canary.Revision || h.Shadow != nil && number == h.Shadow.Revision
 }
 
 // add appends a revision under the next number and drops the oldest ones over
@@ -163,10 +172,30 @@ func loadHistory(dir, file string) (history, error) {
 	if err := json.Unmarshal(b, &h); err != nil {
 		return history{}, err
 	}
-	if h.Name != name || h.Active != 0 && h.find(h.Active) == nil {
-		return history{}, errors.New("the file does not fit its name or its active revision")
+	if err := h.check(name); err != nil {
+		return history{}, err
 	}
 	return h, nil
+}
+
+// check refuses a file that contradicts itself.
+func (h *history) check(name string) error {
+	if h.Name != name {
+		return errors.New("the file does not fit its name")
+	}
+	refers := []int{h.Active}
+	if h.Canary != nil {
+		refers = append(refers, h.Canary.Revision)
+	}
+	if h.Shadow != nil {
+		refers = append(refers, h.Shadow.Revision)
+	}
+	for _, number := range refers {
+		if number != 0 && h.find(number) == nil {
+			return fmt.Errorf("the file names revision %d, which it does not hold", number)
+		}
+	}
+	return nil
 }
 
 // specDigest names a specification, so that two spellings of one compare equal.

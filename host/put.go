@@ -129,6 +129,7 @@ func (s *PolicySource) keep(c *candidate) (info RevisionInfo, created bool, err 
 	}
 	next := n.history.copied()
 	number, dropped := next.add(c.el)
+	next.note(Change{At: c.el.At, Who: c.el.By, What: whatPut, Revision: number})
 	if err := next.save(s.dir); err != nil {
 		return RevisionInfo{}, false, err
 	}

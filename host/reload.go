@@ -198,7 +198,15 @@ func (s *PolicySource) plan(c *candidate) (seedChange, bool) {
 		out.number, out.dropped = out.next.add(c.el)
 		out.added = true
 	}
-	out.next.activate(out.number, c.el.By, now())
+	at := now()
+	out.next.note(Change{At: at, Who: c.el.By, What: whatSeed, Revision: out.number, Previous: n.history.Active})
+	out.next.activate(out.number, c.el.By, at)
+	if r := out.next.Canary; r != nil && r.Revision == out.number {
+		out.next.Canary = nil
+	}
+	if r := out.next.Shadow; r != nil && r.Revision == out.number {
+		out.next.Shadow = nil
+	}
 	out.next.Seed = digest
 	return out, true
 }
@@ -216,7 +224,7 @@ func (s *PolicySource) applySeed(c seedChange) error {
 	if n.active != nil && n.active.Number() == c.number && n.problem == "" {
 		return nil // it is in force already
 	}
-	err := s.publish(n, c.revision(c.number))
+	err := errors.Join(s.publish(n, c.revision(c.number)), s.settle(n))
 	n.problem = ""
 	s.log.Info("policy activated", slog.String("policy", c.name), slog.Int("revision", c.number),
 		slog.Int("previous", c.next.Previous), slog.String("by", c.el.By))
@@ -234,14 +242,6 @@ func (s *PolicySource) setGuard(on bool) {
 		if n.active != nil {
 			n.active.Retry()
 		}
-	}
-}
-
-// tripped hears of each trip, on the goroutine of the request whose fault it
-// was. With the guard off the revision gets another chance at once.
-func (s *PolicySource) tripped(rev *policy.Revision, _ *policy.Fault) {
-	if s.guardOff.Load() {
-		rev.Retry()
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/host/store"
+	"github.com/routerd/routerd/plugins/abi"
 )
 
 // Errors of PolicySource that callers branch on.
@@ -41,6 +43,9 @@ type PolicyConfig struct {
 	Default  string                 // where nothing else names one; "default" when empty
 	Seeds    map[string]policy.Spec // policies of the configuration
 	GuardOff bool                   // faults are answered and counted but never trip
+	// ProbeInterval is how often what has tripped is probed; 30 s when 0. Only
+	// opening looks at it.
+	ProbeInterval time.Duration
 }
 
 // PolicySource keeps named policies with their revisions and resolves rules to
@@ -57,6 +62,9 @@ type PolicySource struct {
 	handles  atomic.Pointer[map[string]*policy.Handle]
 	routing  atomic.Pointer[routing]
 	guardOff atomic.Bool
+	desk     *desk // where shadows get their work
+	trips    trips // that are not written down yet
+	probing  time.Duration
 
 	mu       sync.Mutex // guards all below, what policies hold, and their files
 	policies map[string]*named
@@ -68,7 +76,10 @@ type PolicySource struct {
 type named struct {
 	history history
 	active  *policy.Revision // nil before the first activation
-	ready   *policy.Revision // the last one put, made and not yet active; or nil
+	ready   *policy.Revision // the last one put, made and not yet in use; or nil
+	canary  *policy.Revision // nil for none
+	shadow  *shadow          // nil for none
+	watch   *watch           // nil before the first activation
 	problem string           // why the fallback stands in for the active revision
 }
 
@@ -77,7 +88,11 @@ type named struct {
 // longer loads runs its fallback and says so; a seed that cannot be made is an
 // error.
 func OpenPolicySource(ctx context.Context, rt *Runtime, modules *store.Store, cfg PolicyConfig, log *slog.Logger) (*PolicySource, error) {
-	s := &PolicySource{rt: rt, stages: NewStages(rt, modules), dir: cfg.Dir, log: log, policies: map[string]*named{}}
+	s := &PolicySource{rt: rt, stages: NewStages(rt, modules), dir: cfg.Dir, log: log, policies: map[string]*named{}, desk: newDesk(), probing: cfg.ProbeInterval}
+	s.trips.wake = make(chan struct{}, 1)
+	if s.probing <= 0 {
+		s.probing = probeInterval
+	}
 	s.handles.Store(&map[string]*policy.Handle{})
 	s.guardOff.Store(cfg.GuardOff)
 	kept, err := loadHistories(cfg.Dir)
@@ -131,6 +146,15 @@ func (s *PolicySource) restore(ctx context.Context, h history) error {
 	if h.Active == 0 {
 		return nil
 	}
+	if err := s.restoreActive(ctx, n); err != nil {
+		return err
+	}
+	return s.restoreRollout(ctx, n)
+}
+
+// restoreActive makes the active revision again, or what stands in for it.
+func (s *PolicySource) restoreActive(ctx context.Context, n *named) error {
+	h := n.history
 	el := h.find(h.Active)
 	rev, err := s.build(ctx, h.Name, el)
 	if err != nil {
@@ -184,6 +208,8 @@ func (s *PolicySource) publish(n *named, rev *policy.Revision) error {
 		if h, err = policy.NewHandle(rev); err != nil {
 			return err
 		}
+		n.watch = newWatch(s.desk)
+		h.SetObservers(n.watch)
 		handles := maps.Clone(old)
 		handles[n.history.Name] = h
 		s.handles.Store(&handles)
@@ -191,7 +217,11 @@ func (s *PolicySource) publish(n *named, rev *policy.Revision) error {
 	if n.active != nil && n.active != rev {
 		n.active.Retire()
 	}
+	if n.canary == rev {
+		n.canary = nil // publishing ended it
+	}
 	n.active = rev
+	n.watch.active.Store(rev)
 	s.keepColumns(n)
 	s.rt.metrics.activations.Inc()
 	return nil
@@ -209,6 +239,9 @@ func (s *PolicySource) keepColumns(n *named) {
 			set.Add(c)
 		}
 	}
+	if n.shadow != nil {
+		set.AddStd(abi.ColLoadActiveRequests) // its report tells of load
+	}
 	h.Keep(set)
 }
 
@@ -222,20 +255,18 @@ func (s *PolicySource) Close() error {
 	}
 	s.closed = true
 	var revs []*policy.Revision
+	var errs []error
 	for _, n := range s.policies {
-		if n.ready != nil {
-			n.ready.Retire()
-			revs = append(revs, n.ready)
-		}
-		if n.active == nil {
-			continue
-		}
-		revs = append(revs, n.active)
-		n.active.Retire()
+		revs = append(revs, n.ready, n.canary, n.active)
+		errs = append(errs, s.dropCanary(n), s.dropShadow(n))
+	}
+	revs = slices.DeleteFunc(revs, func(r *policy.Revision) bool { return r == nil })
+	for _, r := range revs {
+		r.Retire()
 	}
 	handles := *s.handles.Load()
 	s.mu.Unlock()
-	return s.closeHandles(handles, revs)
+	return errors.Join(append(errs, s.closeHandles(handles, revs))...)
 }
 
 // closeHandles takes the revisions out of the handles by publishing an empty

@@ -1,0 +1,123 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/routerd/routerd/core/policy"
+)
+
+// byGuard is who the guard is to a policy's history.
+const byGuard = "guard"
+
+// trips are revisions that have tripped and whose trip is not written down. For
+// requests a trip counts at once; the disk follows.
+type trips struct {
+	wake chan struct{} // capacity 1: one look takes all
+
+	mu      sync.Mutex // guards pending
+	pending []trip
+}
+
+type trip struct {
+	rev   *policy.Revision
+	fault policy.Fault
+}
+
+// tripped hears of each trip, on the goroutine of the request whose fault it
+// was. With the guard off the revision gets another chance at once.
+func (s *PolicySource) tripped(rev *policy.Revision, fault *policy.Fault) {
+	if s.guardOff.Load() {
+		rev.Retry()
+		return
+	}
+	s.trips.add(trip{rev, *fault})
+	select {
+	case s.trips.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (t *trips) add(more ...trip) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.pending = append(t.pending, more...)
+}
+
+func (t *trips) take() []trip {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := t.pending
+	t.pending = nil
+	return out
+}
+
+// Run does what decisions wait for nobody to do: it writes trips down, ends
+// canaries that have tripped, probes tripped revisions and lets shadows decide,
+// until ctx ends. Without it requests are answered all the same. It returns nil
+// when its goroutines have ended.
+func (s *PolicySource) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	wg.Go(func() { s.desk.work(ctx) })
+	wg.Go(func() { s.watchTrips(ctx) })
+	wg.Wait()
+	return nil
+}
+
+func (s *PolicySource) watchTrips(ctx context.Context) {
+	tick := time.NewTicker(s.probing)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			s.noteTrips()
+			return
+		case <-s.trips.wake:
+			s.noteTrips()
+		case <-tick.C:
+			s.noteTrips()
+			s.probe(ctx)
+		}
+	}
+}
+
+// noteTrips writes down what has tripped. What could not be written is tried
+// again later.
+func (s *PolicySource) noteTrips() {
+	var later []trip
+	for _, t := range s.trips.take() {
+		if err := s.noteTrip(t); err != nil {
+			s.log.Error("a policy's trip could not be written down", slog.String("policy", t.rev.Name()), slog.Any("err", err))
+			later = append(later, t)
+		}
+	}
+	if len(later) > 0 {
+		s.trips.add(later...)
+	}
+}
+
+// noteTrip ends the canary that has tripped; of the active revision it notes
+// that its fallback decides.
+func (s *PolicySource) noteTrip(t trip) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.policies[t.rev.Name()]
+	if s.closed || n == nil || t.rev.State() != policy.Tripped {
+		return nil
+	}
+	why := fmt.Sprintf("stage %s: %s (%s)", clip(t.fault.Stage, maxWhy/2), t.fault.Code, t.fault.Reason)
+	switch t.rev {
+	case n.canary:
+		_, err := s.endCanary(n, Change{Who: byGuard, What: whatRollback, Revision: n.history.Active, Previous: t.rev.Number(), Why: why})
+		return err
+	case n.active:
+		s.log.Warn("policy tripped: its fallback decides", slog.String("policy", n.history.Name), slog.Int("revision", t.rev.Number()), slog.String("why", why))
+		next := n.history.copied()
+		next.note(Change{Who: byGuard, What: whatTrip, Revision: t.rev.Number(), Why: why})
+		return s.commit(n, next)
+	}
+	return nil
+}
