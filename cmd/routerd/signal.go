@@ -21,7 +21,7 @@ func untilSignal(parent context.Context) (context.Context, context.CancelFunc) {
 // hangups are the SIGHUPs that a process gets. One that comes while another is
 // handled, or before anybody handles them, is kept; more are one.
 type hangups struct {
-	came    chan os.Signal // capacity 1: signal.Notify drops what does not fit
+	came    chan os.Signal  // capacity 1: signal.Notify drops what does not fit
 	ended   context.Context //nolint:containedctx // the lifetime of the handler
 	end     context.CancelFunc
 	handler sync.WaitGroup

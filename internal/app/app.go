@@ -78,12 +78,17 @@ func modules(ctx context.Context, cfg config.Config, from *source, log *slog.Log
 // Start starts a router from a checked configuration. When it returns without
 // an error, the listeners are open and the router is ready.
 func Start(ctx context.Context, cfg config.Config, log *slog.Logger, options ...Option) (*App, error) {
-	a := &App{failed: make(failures, 1), addr: &addresses{}, opened: &closers{}}
 	from := &source{}
 	for _, o := range options {
 		o(from)
 	}
-	a.fx = fx.New(modules(ctx, cfg, from, log, a.failed, a.addr, a.opened), fx.Populate(&a.live, &a.reloads))
+	return start(ctx, cfg, from, log)
+}
+
+// start is Start with further parts of the wiring.
+func start(ctx context.Context, cfg config.Config, from *source, log *slog.Logger, more ...fx.Option) (*App, error) {
+	a := &App{failed: make(failures, 1), addr: &addresses{}, opened: &closers{}}
+	a.fx = fx.New(modules(ctx, cfg, from, log, a.failed, a.addr, a.opened), fx.Populate(&a.live, &a.reloads), fx.Options(more...))
 	err := a.fx.Err()
 	if err == nil {
 		ctx, cancel := context.WithTimeout(ctx, startTimeout)

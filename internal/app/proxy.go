@@ -47,7 +47,7 @@ func newTokenizer(c *core.SelectionCore, client *upstream.Client, reg prometheus
 }
 
 func newFrontend(
-	l *live, c *core.SelectionCore, t *prompt.Tokenizer, client *upstream.Client, log *slog.Logger, reg prometheus.Registerer,
+	l *live, c *draws, t *prompt.Tokenizer, client *upstream.Client, log *slog.Logger, reg prometheus.Registerer,
 ) (*frontend.Server, error) {
 	tokenizes := func(model string) bool {
 		m, ok := l.Load().Models[model]

@@ -24,10 +24,8 @@ func followPolicies(r *reloads, ps *host.PolicySource, c *core.SelectionCore, d 
 					if err := p.Publish(); err != nil {
 						return err
 					}
-					if re, ok := any(c).(interface{ ResolvePolicies() error }); ok {
-						if err := re.ResolvePolicies(); err != nil {
-							log.Error("partitions keep the policies that they had", "err", err)
-						}
+					if err := c.ResolvePolicies(); err != nil { // the names were checked
+						log.Error("partitions keep the policies that they had", "err", err)
 					}
 					return nil
 				},

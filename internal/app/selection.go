@@ -15,7 +15,7 @@ import (
 // selectionModule is the core, the indexes that it asks and the streams that
 // feed them.
 func selectionModule() fx.Option {
-	return fx.Module("selection", fx.Provide(newIngress, newCaches, newCore))
+	return fx.Module("selection", fx.Provide(newIngress, newCaches, newCore, newDraws))
 }
 
 func newIngress(lc fx.Lifecycle, log *slog.Logger, reg prometheus.Registerer, failed failures) (*zmq.DirectIngress, error) {
@@ -31,9 +31,6 @@ func newCore(
 	lc fx.Lifecycle, cfg config.Config, policies *host.PolicySource, index *caches, log *slog.Logger, reg prometheus.Registerer,
 ) (*core.SelectionCore, error) {
 	cc := core.DefaultConfig()
-	if cfg.Routing.Seed != 0 {
-		cc.Seed = &cfg.Routing.Seed
-	}
 	cc.TurnLimit = max(cfg.Plugins.PoolWait.Std()+cfg.Plugins.CallDeadline.Std(), 1)
 	if err := cc.Validate(); err != nil {
 		return nil, err
