@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
+	"hash/maphash"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -24,6 +24,7 @@ const plenty = 1 << 40
 // rig is one engine on which original and metered modules run in turn.
 type rig struct {
 	name  string
+	seed  maphash.Seed // one for all rigs of a test
 	rt    wazero.Runtime
 	now   *machine // whose fuel the refuel import grants
 	calls []uint64 // what imports were told, in order
@@ -32,16 +33,17 @@ type rig struct {
 // newRigs makes a rig of each engine. They live as long as the test.
 func newRigs(t testing.TB) []*rig {
 	t.Helper()
+	seed := maphash.MakeSeed()
 	return []*rig{
-		newRig(t, "interpreter", wazero.NewRuntimeConfigInterpreter()),
-		newRig(t, "compiler", wazero.NewRuntimeConfigCompiler()),
+		newRig(t, "interpreter", seed, wazero.NewRuntimeConfigInterpreter()),
+		newRig(t, "compiler", seed, wazero.NewRuntimeConfigCompiler()),
 	}
 }
 
-func newRig(t testing.TB, name string, config wazero.RuntimeConfig) *rig {
+func newRig(t testing.TB, name string, seed maphash.Seed, config wazero.RuntimeConfig) *rig {
 	t.Helper()
 	ctx := context.Background()
-	g := &rig{name: name, rt: wazero.NewRuntimeWithConfig(ctx, config.WithMemoryLimitPages(64).WithDebugInfoEnabled(false))}
+	g := &rig{name: name, seed: seed, rt: wazero.NewRuntimeWithConfig(ctx, config.WithMemoryLimitPages(64).WithDebugInfoEnabled(false))}
 	t.Cleanup(func() { g.rt.Close(ctx) })
 	refuel := func(ctx context.Context, mod api.Module, stack []uint64) { g.now.refuel(ctx, mod, stack) }
 	mix := func(_ context.Context, stack []uint64) {
@@ -264,10 +266,9 @@ func (r *run) state(s seen) seen {
 		s.Globals = append(s.Globals, values(r.mod.ExportedFunction(fmt.Sprintf("global%d", i)).Definition().ResultTypes(), v)...)
 	}
 	s.Table[0], s.Table[1] = probe("size")[0], probe("null")[0]
-	h, memory := fnv.New64a(), r.mod.Memory()
+	memory := r.mod.Memory()
 	bytes, _ := memory.Read(0, memory.Size())
-	h.Write(bytes)
-	s.Memory, s.Pages = h.Sum64(), memory.Size()>>16
+	s.Memory, s.Pages = maphash.Bytes(r.g.seed, bytes), memory.Size()>>16
 	return s
 }
 

@@ -124,21 +124,6 @@ func imports(d *doc) {
 	}
 }
 
-func fuel(d *doc) {
-	s := abi.Fuel1()
-	d.head("Fuel schedule " + code(s.Name))
-	d.table("what", "fuel")
-	d.row("each instruction", fmt.Sprint(s.Instruction))
-	d.row("load or store, more", fmt.Sprint(s.MemoryAccess))
-	d.row("segment after a loop head, if, else, end or br_if, more", fmt.Sprintf("locals / %d", s.LocalsDivisor))
-	d.row("function entry", fmt.Sprintf("%d + body bytes / %d", s.EntryBase, s.EntryBodyDivisor))
-	d.row("`memory.grow`", fmt.Sprintf("%d per page", s.GrowPerPage))
-	d.row("bulk memory operation", fmt.Sprintf("bytes / %d; over %d bytes ends the call", s.BulkBytesDivisor, s.BulkMaxBytes))
-	d.row("table operation", fmt.Sprintf("%d per element; over %d elements ends the call", s.TablePerElement, s.BulkMaxElements))
-	d.line("\nGranted in slices of %d. A call gets min(cap, fuel_base + rows × fuel_per_row); defaults %d, %d and a cap of %d. Set-up gets %d, `rp_last_error` %d, `rp_idle` %d.",
-		abi.FuelSlice, abi.DefaultFuelBase, abi.DefaultFuelPerRow, abi.DefaultFuelCap, abi.FuelSetUp, abi.FuelLastError, abi.FuelIdle)
-}
-
 func codes(d *doc) {
 	d.head("Guest codes")
 	d.table("code", "name", "meaning")
