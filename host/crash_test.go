@@ -23,6 +23,9 @@ import (
 const crashCommand = "change-until-killed"
 
 func changeUntilKilled(dir string) error {
+	if at := os.Getenv(killAtEnv); at != "" {
+		return killedAt(dir, at)
+	}
 	ctx := context.Background()
 	rt, err := host.New(host.DefaultConfig(), slog.New(slog.DiscardHandler), nil)
 	if err != nil {

@@ -3,3 +3,5 @@
 package host_test
 
 const swaps = 1000
+
+const killStride = 1

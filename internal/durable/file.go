@@ -24,6 +24,7 @@ func WriteFile(name string, data []byte, mode os.FileMode) (err error) {
 	if err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
+	step("create")
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, ignoreMissing(os.Remove(f.Name())))
@@ -35,6 +36,7 @@ func WriteFile(name string, data []byte, mode os.FileMode) (err error) {
 	if err := os.Rename(f.Name(), name); err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
+	step("rename")
 	return SyncDir(dir)
 }
 
@@ -44,6 +46,7 @@ func Remove(name string) error {
 	if err := ignoreMissing(os.Remove(name)); err != nil {
 		return fmt.Errorf("remove %s: %w", name, err)
 	}
+	step("remove")
 	return SyncDir(filepath.Dir(name))
 }
 
@@ -56,6 +59,7 @@ func SyncDir(dir string) error {
 	if err := errors.Join(d.Sync(), d.Close()); err != nil {
 		return fmt.Errorf("sync %s: %w", dir, err)
 	}
+	step("sync folder")
 	return nil
 }
 
@@ -79,7 +83,10 @@ func CleanTemp(dir string) error {
 
 func writeAll(f *os.File, data []byte, mode os.FileMode) error {
 	_, err := f.Write(data)
-	return errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
+	step("write")
+	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
+	step("sync")
+	return err
 }
 
 func ignoreMissing(err error) error {

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/routerd/routerd/internal/durable"
 )
 
@@ -63,5 +65,46 @@ func TestCleanTempRemovesOnlyHalfWrittenFiles(t *testing.T) {
 func TestRemovingAMissingFileIsNoError(t *testing.T) {
 	if err := durable.Remove(filepath.Join(t.TempDir(), "none")); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestEachStepOfAWriteIsTold(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "f")
+	var steps []string
+	durable.OnStep(func(step string) { steps = append(steps, step) })
+	defer durable.OnStep(nil)
+	if err := durable.WriteFile(name, []byte("text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := durable.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"create", "write", "sync", "rename", "sync folder", "remove", "sync folder"}
+	if d := cmp.Diff(want, steps); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+func TestAnyStepLeavesTheOldFileOrTheNewOne(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "f")
+	if err := durable.WriteFile(name, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var seen []string
+	durable.OnStep(func(string) {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Error(err)
+		}
+		seen = append(seen, string(b))
+	})
+	defer durable.OnStep(nil)
+	if err := durable.WriteFile(name, []byte("new"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([]string{"old", "old", "old", "new", "new"}, seen); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
 	}
 }
