@@ -1,333 +1,106 @@
 package meter_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"hash/maphash"
 	"math/rand/v2"
 	"slices"
-	"strings"
-	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/tetratelabs/wazero"
-	"github.com/tetratelabs/wazero/api"
 
 	"github.com/routerd/routerd/host/meter"
 	"github.com/routerd/routerd/host/smith"
 )
 
-// plenty is more fuel than any smith module uses.
-const plenty = 1 << 40
+// forms are a module's original and metered forms. The second metered one has checks ten times as often, at which a
+// machine of its own grants no more than what is owed, so that nearly each of them takes the slow path.
+type forms struct{ original, metered, checked []byte }
 
-// rig is one engine on which original and metered modules run in turn.
-type rig struct {
-	name  string
-	seed  maphash.Seed // one for all rigs of a test
-	rt    wazero.Runtime
-	now   *machine // whose fuel the refuel import grants
-	calls []uint64 // what imports were told, in order
-}
-
-// newRigs makes a rig of each engine. They live as long as the test.
-func newRigs(t testing.TB) []*rig {
-	t.Helper()
-	seed := maphash.MakeSeed()
-	return []*rig{
-		newRig(t, "interpreter", seed, wazero.NewRuntimeConfigInterpreter()),
-		newRig(t, "compiler", seed, wazero.NewRuntimeConfigCompiler()),
-	}
-}
-
-func newRig(t testing.TB, name string, seed maphash.Seed, config wazero.RuntimeConfig) *rig {
-	t.Helper()
-	ctx := context.Background()
-	g := &rig{name: name, seed: seed, rt: wazero.NewRuntimeWithConfig(ctx, config.WithMemoryLimitPages(64).WithDebugInfoEnabled(false))}
-	t.Cleanup(func() { g.rt.Close(ctx) })
-	refuel := func(ctx context.Context, mod api.Module, stack []uint64) { g.now.refuel(ctx, mod, stack) }
-	mix := func(_ context.Context, stack []uint64) {
-		g.calls = append(g.calls, stack[0])
-		stack[0] = stack[0]*0x9e3779b97f4a7c15 + 1
-	}
-	tick := func(context.Context, []uint64) { g.calls = append(g.calls, 0) }
-	_, err := g.rt.NewHostModuleBuilder(meter.RefuelModule).NewFunctionBuilder().
-		WithGoModuleFunction(api.GoModuleFunc(refuel), nil, nil).Export(meter.RefuelName).Instantiate(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	i64s := []api.ValueType{api.ValueTypeI64}
-	_, err = g.rt.NewHostModuleBuilder("smith").
-		NewFunctionBuilder().WithGoFunction(api.GoFunc(mix), i64s, i64s).Export("mix").
-		NewFunctionBuilder().WithGoFunction(api.GoFunc(tick), nil, nil).Export("tick").Instantiate(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g
-}
-
-// seen is what one call, or the instantiation, did.
-type seen struct {
-	Call    string
-	Results []uint64
-	Trap    string // "" for none
-	Globals []uint64
-	Table   [2]uint64 // entries, null ones
-	Memory  uint64    // hash
-	Pages   uint32
-	Imports []uint64
-}
-
-// call is one call of a plan.
-type call struct {
-	name string
-	args []uint64
-}
-
-// planned are calls of all functions of a module, each with two lists of arguments.
-func planned(rnd *rand.Rand, mod api.Module) []call {
-	var plan []call
-	for i := range len(mod.ExportedFunctionDefinitions()) {
-		name := fmt.Sprintf("f%d", i)
-		f := mod.ExportedFunction(name)
-		if f == nil {
-			break
-		}
-		for range 2 {
-			c := call{name: name}
-			for _, kind := range f.Definition().ParamTypes() {
-				c.args = append(c.args, argument(rnd, kind)...)
-			}
-			plan = append(plan, c)
-		}
-	}
-	return plan
-}
-
-func argument(rnd *rand.Rand, kind api.ValueType) []uint64 {
-	word := pickWord(rnd)
-	switch kind {
-	case api.ValueTypeI32, api.ValueTypeF32:
-		return []uint64{word & 0xffffffff}
-	case v128:
-		return []uint64{word, pickWord(rnd)}
-	case funcref, externref:
-		return []uint64{0}
-	}
-	return []uint64{word}
-}
-
-// corners are words that are special as integers, as one float or as two.
-var corners = []uint64{
-	0, 1, 1 << 31, 1<<32 - 1, 1 << 63, 1<<64 - 1, 0x7fff_ffff_7fff_ffff, 0x8000_0000_8000_0000,
-	0x7ff8000000000000, 0xfff8000000000000, 0x7ff0000000000000, 0xfff0000000000001, 0x3ff00000bf800000,
-	0x7fc00000_ffc00000, 0x7f800000_ff800000, 0x7fa00000_80000000, 0x41e0000000000000, 0xc3e0000000000000, 0x4f000000_cf000000,
-}
-
-func pickWord(rnd *rand.Rand) uint64 {
-	switch rnd.IntN(3) {
-	case 0:
-		return uint64(rnd.IntN(100))
-	case 1:
-		return corners[rnd.IntN(len(corners))]
-	}
-	return rnd.Uint64()
-}
-
-// run is one module on a rig.
-type run struct {
-	g    *rig
-	mod  api.Module // nil after a failed instantiation
-	m    *machine   // of a metered module
-	seen []seen
-	used []uint64 // fuel of each call, of a metered module
-}
-
-// start instantiates a module; a trap of its start section is the first thing seen.
-func (g *rig) start(wasm []byte, m *machine) (*run, error) {
-	ctx := context.Background()
-	r := &run{g: g, m: m}
-	if m == nil {
-		m = &machine{} // refuel is never called
-	}
-	g.now, g.calls = m, nil
-	compiled, err := g.rt.CompileModule(ctx, wasm)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", g.name, err)
-	}
-	mod, err := g.rt.InstantiateModule(ctx, compiled, wazero.NewModuleConfig().WithName("").WithStartFunctions())
-	if err != nil {
-		r.seen = append(r.seen, seen{Call: "start", Trap: trapOf(err), Imports: g.calls})
-		return r, compiled.Close(ctx)
-	}
-	r.mod = mod
-	if r.m != nil {
-		m.mod, m.fuel = mod, mod.ExportedGlobal(meter.FuelGlobal).(api.MutableGlobal)
-	}
-	r.seen = append(r.seen, r.state(seen{Call: "start", Imports: g.calls}))
-	return r, nil
-}
-
-func (r *run) close() {
-	if r.mod != nil {
-		r.mod.Close(context.Background())
-	}
-}
-
-// call makes one call under a budget and notes what is seen.
-func (r *run) call(c call, budget uint64, steps uint64) seen {
-	r.g.calls = nil
-	r.mod.ExportedGlobal("steps").(api.MutableGlobal).Set(steps)
-	r.fill(budget)
-	results, err := r.mod.ExportedFunction(c.name).Call(context.Background(), c.args...)
-	if r.m != nil {
-		r.used = append(r.used, r.m.granted-r.m.fuel.Get())
-	}
-	kinds := r.mod.ExportedFunction(c.name).Definition().ResultTypes()
-	s := seen{Call: c.name, Results: values(kinds, results), Trap: trapOf(err), Imports: r.g.calls}
-	if s.Trap == spent && r.m.debt > 1<<61 {
-		s.Trap = outOfBounds // an operation too long to be granted, which no memory here is large enough for
-	}
-	return r.state(s)
-}
-
-// fill sets the fuel of a metered module.
-func (r *run) fill(budget uint64) {
-	if r.m != nil {
-		first := min(budget, slice)
-		r.m.rest, r.m.granted, r.m.debt = budget-first, first, 0
-		r.m.fuel.Set(first)
-	}
-}
-
-const (
-	spent       = "fuel spent"
-	outOfBounds = "out of bounds memory access"
-)
-
-func trapOf(err error) string {
-	if err == nil || errors.Is(err, errSpent) {
-		return map[bool]string{true: "", false: spent}[err == nil]
-	}
-	text := err.Error()
-	if _, after, ok := strings.Cut(text, "wasm error: "); ok {
-		text = after
-	}
-	first, _, _ := strings.Cut(text, "\n")
-	first, _, _ = strings.Cut(first, " (recovered by wazero)")
-	if _, after, ok := strings.Cut(first, "]: "); ok && strings.HasPrefix(first, "data[") {
-		return "data: " + after // the numbers change where neighbours are joined
-	}
-	return first
-}
-
-// values are results without what means nothing: the upper halves of 32-bit ones, and where a reference points.
-func values(kinds []api.ValueType, words []uint64) []uint64 {
-	var out []uint64
-	for _, kind := range kinds {
-		if len(words) == 0 {
-			break
-		}
-		word := words[0]
-		words = words[1:]
-		switch kind {
-		case api.ValueTypeI32, api.ValueTypeF32:
-			word &= 0xffffffff
-		case funcref, externref:
-			word = min(word, 1)
-		case v128:
-			out, word, words = append(out, word), words[0], words[1:]
-		}
-		out = append(out, word)
-	}
-	return out
-}
-
-// state adds memory, globals and table.
-func (r *run) state(s seen) seen {
-	ctx := context.Background()
-	r.fill(plenty)
-	probe := func(name string) []uint64 {
-		f := r.mod.ExportedFunction(name)
-		if f == nil {
-			return nil
-		}
-		v, err := f.Call(ctx)
-		if err != nil {
-			s.Trap += "; " + name + ": " + trapOf(err)
-		}
-		return v
-	}
-	for i := 0; ; i++ {
-		v := probe(fmt.Sprintf("global%d", i))
-		if v == nil {
-			break
-		}
-		s.Globals = append(s.Globals, values(r.mod.ExportedFunction(fmt.Sprintf("global%d", i)).Definition().ResultTypes(), v)...)
-	}
-	s.Table[0], s.Table[1] = probe("size")[0], probe("null")[0]
-	memory := r.mod.Memory()
-	bytes, _ := memory.Read(0, memory.Size())
-	s.Memory, s.Pages = maphash.Bytes(r.g.seed, bytes), memory.Size()>>16
-	return s
-}
-
-// differ runs a module in its original and its metered form on each rig with equal calls; "" where all is equal.
-// Then it runs the metered form with too little fuel.
-func differ(t testing.TB, rigs []*rig, wasm []byte, rnd *rand.Rand) string {
-	t.Helper()
+func rewriteForms(wasm []byte) (forms, error) {
 	m, err := meter.Decode(wasm, meter.DefaultLimits())
 	if err != nil {
-		return "decode: " + err.Error()
+		return forms{}, err
 	}
-	out, err := m.Rewrite(options)
+	f := forms{original: wasm}
+	for size, out := range map[uint64]*[]byte{slice: &f.metered, 1000: &f.checked} {
+		*out, err = m.Rewrite(meter.Options{MemoryMaxPages: 64, StartFuel: slice, Slice: size})
+		if err != nil {
+			return forms{}, err
+		}
+		if err := verify(*out); err != nil {
+			return forms{}, fmt.Errorf("second decoder, slice %d: %w", size, err)
+		}
+	}
+	return f, nil
+}
+
+// differ runs a module in all its forms with equal calls; "" where all is equal.
+func differ(rigs []*rig, wasm []byte, rnd *rand.Rand) string {
+	f, err := rewriteForms(wasm)
 	if err != nil {
-		return "rewrite: " + err.Error()
+		return err.Error()
 	}
-	if err := verify(out); err != nil {
-		return "second decoder: " + err.Error()
-	}
-	var all []*run
+	return f.differ(rigs, rnd)
+}
+
+// differ compares what is seen of the original and the metered form on each rig. Then it runs the metered forms with
+// too little fuel.
+func (f forms) differ(rigs []*rig, rnd *rand.Rand) string {
+	var first *run
+	var full []*run // metered ones
 	var plan []call
-	for _, g := range rigs {
-		for _, metered := range []bool{false, true} {
-			r, err := g.both(wasm, out, metered)
+	for i, g := range rigs {
+		metered := &machine{rest: plenty, granted: slice, exactly: i > 0}
+		for _, m := range []*machine{nil, metered} {
+			r, err := g.start(f.form(m), m)
 			if err != nil {
 				return err.Error()
 			}
 			defer r.close()
-			if r.mod != nil && plan == nil {
-				plan = planned(rnd, r.mod)
+			if first == nil {
+				first, plan = r, planned(rnd, r.mod)
 			}
 			for _, c := range plan {
 				if r.mod != nil {
-					r.seen = append(r.seen, r.call(c, plenty, 400))
+					r.seen = append(r.seen, r.call(c, plenty))
 				}
 			}
-			if all = append(all, r); len(all) > 1 {
-				if diff := cmp.Diff(all[0].seen, r.seen); diff != "" {
-					return fmt.Sprintf("original on %s (-), %s, metered %v (+):\n%s", all[0].g.name, g.name, metered, diff)
-				}
+			if diff := cmp.Diff(first.seen, r.seen); diff != "" {
+				return fmt.Sprintf("original on %s (-), %s, metered %v (+):\n%s", first.g.name, g.name, m != nil, diff)
+			}
+			if m != nil {
+				full = append(full, r)
 			}
 		}
 	}
-	if diff := cmp.Diff(all[1].used, all[3].used); diff != "" {
-		return "fuel on interpreter (-) and compiler (+):\n" + diff
+	for i := range full[0].used {
+		// What a trap leaves as used is the value at the last check or call, which differ.
+		if a, b := full[0].used[i], full[1].used[i]; a != b && first.seen[i+1].Trap == "" {
+			return fmt.Sprintf("call %d used %d fuel on %s and %d on %s with more checks", i, a, rigs[0].name, b, rigs[1].name)
+		}
 	}
-	return starve(all[1], out, plan, rnd)
+	for _, r := range full {
+		if diff := f.starve(r, plan, rnd); diff != "" {
+			return diff
+		}
+	}
+	return ""
 }
 
-func (g *rig) both(wasm, out []byte, metered bool) (*run, error) {
-	if !metered {
-		return g.start(wasm, nil)
+// form is the bytes that a machine runs, nil for none.
+func (f forms) form(m *machine) []byte {
+	switch {
+	case m == nil:
+		return f.original
+	case m.exactly:
+		return f.checked
 	}
-	return g.start(out, &machine{rest: plenty, granted: slice})
+	return f.metered
 }
 
 // starve runs the calls of a metered run again, up to one that gets less fuel than it used: it ends by fuel, with
 // imports called as before up to there, or as before, when no check stood in what was left.
-func starve(full *run, out []byte, plan []call, rnd *rand.Rand) string {
-	if len(plan) == 0 {
+func (f forms) starve(full *run, plan []call, rnd *rand.Rand) string {
+	if len(full.used) == 0 {
 		return ""
 	}
 	at := rnd.IntN(len(plan))
@@ -335,22 +108,23 @@ func starve(full *run, out []byte, plan []call, rnd *rand.Rand) string {
 	if used == 0 {
 		return "" // a trap before the first call: nothing is known of what it used
 	}
-	r, err := full.g.start(out, &machine{rest: plenty, granted: slice})
+	m := &machine{rest: plenty, granted: slice, exactly: full.m.exactly}
+	r, err := full.g.start(f.form(m), m)
 	if err != nil {
 		return err.Error()
 	}
 	defer r.close()
 	for _, c := range plan[:at] {
-		r.call(c, plenty, 400)
+		r.call(c, plenty)
 	}
 	budget := rnd.Uint64N(used)
-	got := r.call(plan[at], budget, 400)
+	got := r.call(plan[at], budget)
 	if got.Trap != spent {
 		if diff := cmp.Diff(want, got); diff != "" {
-			return fmt.Sprintf("call %d with %d of %d fuel:\n%s", at, budget, used, diff)
+			return fmt.Sprintf("%s, call %d with %d of %d fuel:\n%s", full.g.name, at, budget, used, diff)
 		}
 		if want.Trap == "" && used > budget+slice/5 {
-			return fmt.Sprintf("call %d ended with %d fuel used of %d", at, used, budget)
+			return fmt.Sprintf("%s, call %d ended with %d fuel used of %d", full.g.name, at, used, budget)
 		}
 		return ""
 	}
@@ -365,5 +139,8 @@ func seeded(seed uint64) (*rand.Rand, smith.Options) {
 	o := smith.DefaultOptions()
 	o.Unbounded = seed%4 == 0
 	o.Size = []int{30, 120, 400}[seed%3]
+	if seed%40 == 7 {
+		o.Size, o.Functions = 3000, 12
+	}
 	return rnd, o
 }

@@ -12,7 +12,7 @@ func TestMeteredSmithModulesAnswerLikeTheirOriginals(t *testing.T) {
 	rigs := newRigs(t)
 	for seed := range uint64(smithModules) {
 		rnd, o := seeded(seed)
-		if diff := differ(t, rigs, smith.Module(rnd, o), rnd); diff != "" {
+		if diff := differ(rigs, smith.Module(rnd, o), rnd); diff != "" {
 			t.Fatalf("seed %d: %s", seed, diff)
 		}
 	}
@@ -33,7 +33,7 @@ func FuzzMeteredLikeOriginal(f *testing.F) {
 		rnd := rand.New(&tape{data: data, after: rand.NewPCG(uint64(len(data)), 5)})
 		o := smith.DefaultOptions()
 		o.Unbounded = len(data)%2 == 1
-		if diff := differ(t, rigs, smith.Module(rnd, o), rnd); diff != "" {
+		if diff := differ(rigs, smith.Module(rnd, o), rnd); diff != "" {
 			t.Fatal(diff)
 		}
 	})
