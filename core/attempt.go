@@ -41,11 +41,12 @@ type attempt struct {
 	versions []load.Version
 	active   []int32 // leading blocks of the prompt that are held, by slot
 
-	table     policy.Table
-	decision  policy.Decision
-	asked     asked
-	conflicts int
-	turn      *turn
+	table      policy.Table
+	decision   policy.Decision
+	asked      asked
+	lastStages stageNames // of the revision that was asked last
+	conflicts  int
+	turn       *turn
 }
 
 // take returns an attempt from the partition's pool.

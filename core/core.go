@@ -23,11 +23,16 @@ type Config struct {
 	// kept.
 	DecisionEntries int
 	DecisionBytes   int
+	// DecisionRate is how many decisions a second are recorded at most, over a
+	// long time; five seconds' worth at once. Of more than that a sample is.
+	DecisionRate int
 }
 
-// DefaultConfig is a random seed, 30 ms a turn and 1,024 records in 64 MiB.
+// DefaultConfig is a random seed, 30 ms a turn, 1,024 records in 64 MiB and
+// 2,000 of them a second: more than that nobody could read before they are
+// evicted.
 func DefaultConfig() Config {
-	return Config{TurnLimit: 30 * time.Millisecond, DecisionEntries: 1024, DecisionBytes: 64 << 20}
+	return Config{TurnLimit: 30 * time.Millisecond, DecisionEntries: 1024, DecisionBytes: 64 << 20, DecisionRate: 2000}
 }
 
 // Validate refuses what is out of range, naming the field.
@@ -39,6 +44,8 @@ func (c Config) Validate() error {
 		return &fleet.FieldError{Field: "decision_entries", Value: fmt.Sprint(c.DecisionEntries), Allowed: "1 to 1048576"}
 	case c.DecisionBytes < 1<<16 || c.DecisionBytes > 1<<32:
 		return &fleet.FieldError{Field: "decision_bytes", Value: fmt.Sprint(c.DecisionBytes), Allowed: "65536 to 4294967296"}
+	case c.DecisionRate < 1 || c.DecisionRate > 1_000_000:
+		return &fleet.FieldError{Field: "decision_rate", Value: fmt.Sprint(c.DecisionRate), Allowed: "1 to 1000000"}
 	}
 	return nil
 }
@@ -76,7 +83,7 @@ func New(cfg Config, host SelectionHost, policies SelectionPolicySource, index K
 	}
 	c := &SelectionCore{
 		cfg: cfg, host: host, policies: policies, index: index, log: log,
-		decisions: newDecisionLog(cfg.DecisionEntries, cfg.DecisionBytes),
+		decisions: newDecisionLog(&cfg),
 		preparing: map[fleet.PartitionKey]chan struct{}{},
 		prepared:  map[fleet.PartitionKey]*Partition{},
 	}

@@ -5,74 +5,73 @@ import (
 	"sync"
 	"time"
 
+	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/fleet"
 )
 
 // DecisionLog keeps the records of the last decisions within a bound of
-// entries and one of bytes. Writing copies columns, never prompts or tokens.
-// Safe for concurrent use.
+// entries and one of bytes, at high rates of a sample of them. Writing copies columns, never prompts or tokens,
+// and takes one short lock; reading renders outside of it. Safe for concurrent
+// use.
 type DecisionLog struct {
 	maxEntries, maxBytes int
+	spare                sync.Pool // *entry, whose buffers are reused
+	sampler              sampler
 
-	mu    sync.Mutex // guards all below
+	mu    sync.Mutex // guards all below, and readers of every entry
 	ring  []*entry   // oldest at head
 	head  int
 	size  int
 	bytes int
-	spare []*entry // whose buffers are reused
 }
 
-func newDecisionLog(maxEntries, maxBytes int) *DecisionLog {
-	return &DecisionLog{maxEntries: maxEntries, maxBytes: maxBytes, ring: make([]*entry, maxEntries)}
-}
-
-// add records the final attempt of a selection.
-func (l *DecisionLog) add(p *Partition, a *attempt, sel *Selection, elapsed time.Duration) {
-	e := l.take()
-	e.fill(p, a, sel, elapsed)
-	l.put(e)
-}
-
-// take returns an entry to fill, with the buffers of an evicted one if there
-// is any.
-func (l *DecisionLog) take() *entry {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	n := len(l.spare)
-	if n == 0 {
-		return &entry{}
+func newDecisionLog(c *Config) *DecisionLog {
+	return &DecisionLog{
+		maxEntries: c.DecisionEntries, maxBytes: c.DecisionBytes, ring: make([]*entry, c.DecisionEntries),
+		sampler: newSampler(c.DecisionRate),
 	}
-	e := l.spare[n-1]
-	l.spare = l.spare[:n-1]
-	return e
 }
 
-// put adds an entry and evicts the oldest until both bounds hold.
-func (l *DecisionLog) put(e *entry) {
-	cost := e.bytes()
+// add records the final attempt of a selection, unless there are too many.
+func (l *DecisionLog) add(a *attempt, elapsed time.Duration) (recorded bool) {
+	if !l.sampler.take(a.started.Add(elapsed)) {
+		return false
+	}
+	e, ok := l.spare.Get().(*entry)
+	if !ok || e.oversized(a.table.Len()) {
+		e = &entry{}
+	}
+	e.fill(a, elapsed)
+	if old := l.put(e); old != nil {
+		l.spare.Put(old)
+	}
+	return true
+}
+
+// put adds an entry and evicts the oldest until both bounds hold. It returns one
+// that nobody reads any more, to be filled again; nil when there is none.
+func (l *DecisionLog) put(e *entry) (unused *entry) {
+	e.cost = e.bytes()
+	if e.cost > l.maxBytes {
+		return e
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for l.size > 0 && (l.size == l.maxEntries || l.bytes+cost > l.maxBytes) {
+	for l.size == l.maxEntries || l.bytes+e.cost > l.maxBytes {
 		old := l.ring[l.head]
 		l.ring[l.head] = nil
 		l.head = (l.head + 1) % len(l.ring)
 		l.size--
 		l.bytes -= old.cost
-		if len(l.spare) < maxSpare {
-			l.spare = append(l.spare, old)
+		if old.readers == 0 {
+			unused = old
 		}
 	}
-	if cost > l.maxBytes {
-		return
-	}
-	e.cost = cost
 	l.ring[(l.head+l.size)%len(l.ring)] = e
 	l.size++
-	l.bytes += cost
+	l.bytes += e.cost
+	return unused
 }
-
-// maxSpare bounds the evicted entries that wait for reuse.
-const maxSpare = 4
 
 // DecisionFilter narrows a list of decisions; zero fields match all.
 type DecisionFilter struct {
@@ -87,18 +86,11 @@ type DecisionFilter struct {
 
 // List returns the newest records first, without their rows.
 func (l *DecisionLog) List(f DecisionFilter) []DecisionRecord {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	out := []DecisionRecord{}
-	for i := l.size - 1; i >= 0; i-- {
-		e := l.at(i)
-		if !e.matches(&f) {
-			continue
-		}
-		out = append(out, e.record(false))
-		if f.Limit > 0 && len(out) == f.Limit {
-			break
-		}
+	found := l.hold(f.Limit, func(e *entry) bool { return e.matches(&f) })
+	defer l.letGo(found)
+	out := make([]DecisionRecord, len(found))
+	for i, e := range found {
+		out[i] = e.record()
 	}
 	return out
 }
@@ -106,14 +98,45 @@ func (l *DecisionLog) List(f DecisionFilter) []DecisionRecord {
 // Get returns the record of a decision with its rows. A request's id finds the
 // newest decision of that request.
 func (l *DecisionLog) Get(id string) (DecisionRecord, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for i := l.size - 1; i >= 0; i-- {
-		if e := l.at(i); e.id == id || e.requestID() == id {
-			return e.record(true), true
-		}
+	found := l.hold(1, func(e *entry) bool { return e.named(id) })
+	defer l.letGo(found)
+	if len(found) == 0 {
+		return DecisionRecord{}, false
 	}
-	return DecisionRecord{}, false
+	r := found[0].record()
+	r.Rows = found[0].recordedRows()
+	return r, true
+}
+
+// Recorded is a decision in the form in which it can be made again.
+type Recorded struct {
+	// Record has no rows.
+	Record DecisionRecord
+	// Frame is what the decision was made from. It is a copy, and the caller's.
+	Frame *policy.Recording
+}
+
+// Recording returns the decision that Get finds, to be made again.
+func (l *DecisionLog) Recording(id string) (Recorded, bool) {
+	found := l.hold(1, func(e *entry) bool { return e.named(id) })
+	defer l.letGo(found)
+	if len(found) == 0 {
+		return Recorded{}, false
+	}
+	return found[0].recorded(&policy.Table{}), true
+}
+
+// Recordings returns the decisions that List finds, to be made again: up to as
+// many bytes as the log holds.
+func (l *DecisionLog) Recordings(f DecisionFilter) []Recorded {
+	found := l.hold(f.Limit, func(e *entry) bool { return e.matches(&f) })
+	defer l.letGo(found)
+	out := make([]Recorded, len(found))
+	var t policy.Table
+	for i, e := range found {
+		out[i] = e.recorded(&t)
+	}
+	return out
 }
 
 // Len is the number of records that are kept.
@@ -123,16 +146,44 @@ func (l *DecisionLog) Len() int {
 	return l.size
 }
 
-func (l *DecisionLog) at(i int) *entry { return l.ring[(l.head+i)%len(l.ring)] }
+// hold finds entries, the newest first, at most limit unless that is 0. They
+// stay as they are until the caller lets them go.
+func (l *DecisionLog) hold(limit int, match func(*entry) bool) (found []*entry) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := l.size - 1; i >= 0; i-- {
+		e := l.ring[(l.head+i)%len(l.ring)]
+		if !match(e) {
+			continue
+		}
+		e.readers++
+		found = append(found, e)
+		if len(found) == limit {
+			break
+		}
+	}
+	return found
+}
+
+func (l *DecisionLog) letGo(entries []*entry) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range entries {
+		e.readers--
+	}
+}
 
 func (e *entry) matches(f *DecisionFilter) bool {
 	return (f.Partition.Model == "" || f.Partition.Model == e.partition.Model) &&
 		(f.Partition.Group == "" || f.Partition.Group == e.partition.Group) &&
-		(f.Policy == "" || f.Policy == e.policy) &&
+		(f.Policy == "" || f.Policy == e.asked.policy) &&
 		(f.By == "" || f.By == string(e.by)) &&
 		(f.Worker == "" || f.Worker == e.name) &&
 		(f.RequestID == "" || f.RequestID == e.requestID())
 }
+
+// named tells whether a decision's or a request's id is this one's.
+func (e *entry) named(id string) bool { return e.id == id || e.requestID() == id }
 
 // requestID is the part of the id before the last dot; "d" for a request that
 // had none.

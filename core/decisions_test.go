@@ -53,7 +53,7 @@ func TestDecisionRecordExplainsAChoice(t *testing.T) {
 		zero := 0.0
 		row := func(id fleet.WorkerID, overlap float64) core.RecordedRow {
 			return core.RecordedRow{
-				Worker: id, Mask: 1, StageScores: []*float64{&zero},
+				Worker: id, Mask: 1, StageScores: []*float64{&zero}, Missing: []string{"taint.preference"},
 				Columns: map[string]float64{
 					"kv.overlap_device": overlap, "kv.overlap_host": 0, "kv.overlap_disk": 0, "kv.overlap_shared": 0,
 					"load.prefill_tokens": 0, "load.active_requests": 0, "load.potential_prefill_tokens": 40,
@@ -70,7 +70,9 @@ func TestDecisionRecordExplainsAChoice(t *testing.T) {
 		want := core.DecisionRecord{
 			ID: "req-1.1", At: time.Now(), Partition: core.PartitionRef{Model: "m1", Group: "default"},
 			Kind: "query", Surface: "frontend",
-			Policy: core.RecordedPolicy{Name: "default", Revision: 1, Digests: []string{}},
+			Policy: core.RecordedPolicy{Name: "default", Revision: 1, Digests: []string{}, Stages: []policy.StageName{
+				{Kind: abi.KindScorer, Use: "builtin:least-load"}, {Kind: abi.KindPicker, Use: "builtin:best"},
+			}},
 			Request: core.RecordedRequest{
 				Tokens: 40, Blocks: 2, SessionHash: uint64(abi.ID("customer-17")), Seed: seed,
 			},

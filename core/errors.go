@@ -22,7 +22,7 @@ const (
 	CodeOverloaded     Code = "overloaded"      // every eligible worker is over a busy limit
 	CodePinUnknown     Code = "pin_unknown"     // the pinned worker or rank does not exist
 	CodePinNotAllowed  Code = "pin_not_allowed" // the pinned worker is outside the allow-set
-	CodeNoCandidates   Code = "no_candidates"   // every ready worker is excluded
+	CodeNoCandidates   Code = "no_candidates"   // every ready worker is excluded, by the request or by a filter whose on_empty is fail
 	CodeConflict       Code = "conflict"        // the selection id is in use
 	CodePolicyFailed   Code = "policy_failed"   // a stage faulted and asks to fail
 )

@@ -35,10 +35,11 @@ func TestW5_FaultsAreAnsweredByTheFallbackAndTripOnce(t *testing.T) {
 		if rec.Fault == nil {
 			faults = append(faults, "none")
 		} else {
-			faults = append(faults, rec.Fault.Reason+" "+rec.Fault.Detail)
+			detail := map[bool]string{true: rec.Fault.Detail}[rec.Fault.Reason != core.ReasonTripped]
+			faults = append(faults, rec.Fault.Reason+" "+detail)
 		}
 	}
-	want := []string{"trap unreachable", "trap unreachable", "trap unreachable", "none", "none"}
+	want := []string{"trap unreachable", "trap unreachable", "trap unreachable", "tripped ", "tripped "}
 	if diff := cmp.Diff(want, faults); diff != "" {
 		t.Errorf("faults in the records (-want +got):\n%s", diff)
 	}

@@ -23,7 +23,7 @@ func (p *Partition) report(a *attempt, sel *Selection, err error) {
 	}
 	if err == nil {
 		e.By = sel.By
-		p.core.decisions.add(p, a, sel, elapsed)
+		e.Recorded = p.core.decisions.add(a, elapsed)
 	} else if ce, ok := errors.AsType[*Error](err); ok {
 		e.Code = ce.Code
 	}

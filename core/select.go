@@ -127,6 +127,12 @@ func (p *Partition) decide(ctx context.Context, a *attempt, rev *policy.Lease) e
 		return nil
 	}
 	err := a.letDecide(ctx, rev)
+	if errors.Is(err, policy.ErrEmptied) {
+		a.decision.Publish() // as below
+		e := unavailable(CodeNoCandidates, "the filters of the routing policy leave no worker of model %q", p.key.Model)
+		e.Err = err
+		return e
+	}
 	if fault, ok := errors.AsType[*policy.Fault](err); ok {
 		// It ends the request: what the stages logged may tell why.
 		a.decision.Publish()

@@ -79,6 +79,9 @@ type DecisionEvent struct {
 	Fuel     uint64
 	Deciding time.Duration
 	Elapsed  time.Duration
+	// Recorded tells that an answer has a decision record: at high rates only a
+	// sample has.
+	Recorded bool
 }
 
 // ReleaseEvent describes a reservation that ended.
