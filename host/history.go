@@ -15,6 +15,7 @@ import (
 	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/host/store"
 	"github.com/routerd/routerd/internal/durable"
+	"github.com/routerd/routerd/plugins/abi"
 )
 
 // keptRevisions is how many revisions a policy keeps. The active one, the one
@@ -203,10 +204,8 @@ func specDigest(s policy.Spec) string {
 	if n, err := s.Normalised(); err == nil {
 		s = n
 	}
-	s.Scorers = slices.Clone(s.Scorers)
-	for i := range s.Scorers {
-		s.Scorers[i].Config = compact(s.Scorers[i].Config)
-	}
+	s = s.Clone()
+	s.EachStage(func(_ string, _ abi.Kind, st *policy.StageSpec) { st.Config = compact(st.Config) })
 	b, err := json.Marshal(s)
 	if err != nil {
 		return err.Error()

@@ -292,11 +292,11 @@ func (s *PolicySource) closeHandles(handles map[string]*policy.Handle, revs []*p
 // pinsOf lists the digests that a pinned spec names, one for each module stage.
 func pinsOf(spec policy.Spec) []string {
 	var out []string
-	for _, sc := range spec.Scorers {
-		if _, d, ok := strings.Cut(sc.Use, "@"); ok && strings.HasPrefix(sc.Use, modulePrefix) {
+	spec.EachStage(func(_ string, _ abi.Kind, st *policy.StageSpec) {
+		if _, d, ok := strings.Cut(st.Use, "@"); ok && strings.HasPrefix(st.Use, modulePrefix) {
 			out = append(out, d)
 		}
-	}
+	})
 	return out
 }
 

@@ -84,26 +84,29 @@ func (s *Stages) resolve(use string) (digest string, err error) {
 // once. The bytes stay in the store until unpin.
 func (s *Stages) pin(spec policy.Spec, who string) (policy.Spec, []string, error) {
 	var digests []string
-	scorers := append([]policy.ScorerSpec(nil), spec.Scorers...)
-	for i := range scorers {
-		use := scorers[i].Use
-		if !strings.HasPrefix(use, modulePrefix) {
-			continue
+	var failed error
+	pinned := spec.Clone()
+	pinned.EachStage(func(field string, _ abi.Kind, st *policy.StageSpec) {
+		if failed != nil || !strings.HasPrefix(st.Use, modulePrefix) {
+			return
 		}
-		digest, err := s.resolve(use)
+		digest, err := s.resolve(st.Use)
 		if err == nil {
 			err = s.store.Pin(digest, who)
 		}
 		if err != nil {
-			s.unpin(digests, who)
-			return spec, nil, fmt.Errorf("scorers[%d]: %w", i, err)
+			failed = fmt.Errorf("%s: %w", field, err)
+			return
 		}
 		digests = append(digests, digest)
-		name, _, _ := strings.Cut(use, "@")
-		scorers[i].Use = name + "@" + digest
+		name, _, _ := strings.Cut(st.Use, "@")
+		st.Use = name + "@" + digest
+	})
+	if failed != nil {
+		s.unpin(digests, who)
+		return spec, nil, failed
 	}
-	spec.Scorers = scorers
-	return spec, digests, nil
+	return pinned, digests, nil
 }
 
 func (s *Stages) unpin(digests []string, who string) {
