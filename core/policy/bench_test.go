@@ -70,6 +70,38 @@ func TestDecideAllocatesNothing(t *testing.T) {
 	}
 }
 
+func TestFiltersAndPickersAllocateNothing(t *testing.T) {
+	for _, p := range policy.BuiltinPickers() {
+		spec := filtered([]string{"module:f", "module:g"}, []string{"builtin:kv-aware", "builtin:least-load"}, func(s *policy.Spec) {
+			s.Picker = picker(p)
+			s.Scorers[0].Normalise, s.Scorers[1].Normalise = "rank", "minmax"
+			s.Lora = []policy.ScorerSpec{{StageSpec: policy.StageSpec{Use: policy.LoraAffinity}}}
+			if p == policy.SoftmaxPicker {
+				s.Picker.Config = []byte(`{"temperature":0.5}`)
+			}
+		})
+		every := func(k int) *filtering {
+			return &filtering{answer: func(_ *policy.Table, keep []byte) (policy.Verdict, error) {
+				for row := 0; row < len(keep); row += k {
+					keep[row] = 0
+				}
+				return policy.Answered, nil
+			}}
+		}
+		rev := revision(t, spec, modules{"module:f": every(3), "module:g": every(5)})
+		table := busyTable(64, rev.Columns())
+		table.SetField(abi.FieldHasLora, 1)
+		var d policy.Decision
+		if n := testing.AllocsPerRun(100, func() {
+			if err := rev.Decide(t.Context(), table, &d); err != nil || d.Mask == nil || d.By != policy.ByPolicy {
+				t.Fatal(err, d.Fault)
+			}
+		}); n != 0 {
+			t.Errorf("%s: %v allocations a decision; want 0", p, n)
+		}
+	}
+}
+
 // cpu is the process's processor time: on a machine that others use too, the
 // clock tells more of them than of us.
 func cpu() time.Duration {

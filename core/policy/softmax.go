@@ -99,11 +99,12 @@ func (softmax) CheckOverride(name string, value json.RawMessage) (known bool, er
 
 func (softmax) Close() error { return nil }
 
-// span is the range of the kept totals, divided by divisor so that it is finite.
-type span struct{ high, width, divisor float64 }
+// span is the range of the kept totals. They are within ±MaxScore, so that it is
+// finite however far they are apart.
+type span struct{ high, width float64 }
 
-func scaleOf(t *Table, totals []float64) span {
-	low, high, found := 0.0, 0.0, false
+func scaleOf(t *Table, totals []float64) (s span) {
+	low, found := 0.0, false
 	for row, v := range totals {
 		if !t.Kept(row) {
 			continue
@@ -111,17 +112,12 @@ func scaleOf(t *Table, totals []float64) span {
 		if !found || v < low {
 			low = v
 		}
-		if !found || v > high {
-			high = v
+		if !found || v > s.high {
+			s.high = v
 		}
 		found = true
 	}
-	s := span{high: high, width: high - low, divisor: 1}
-	if math.IsInf(s.width, 0) {
-		s.divisor = larger(math.Abs(low), math.Abs(high))
-		s.high = high / s.divisor
-		s.width = s.high - low/s.divisor
-	}
+	s.width = s.high - low
 	return s
 }
 
@@ -130,5 +126,5 @@ func (s span) distance(total float64) float64 {
 	if s.width == 0 {
 		return 0
 	}
-	return (s.high - total/s.divisor) / s.width
+	return (s.high - total) / s.width
 }
