@@ -157,8 +157,8 @@ func newGuests(b *testing.B) *guests {
 }
 
 // Scorer makes a stage, whatever its name.
-func (g *guests) Stage(ctx context.Context, _ abi.Kind, use string, config json.RawMessage) (policy.Stage, string, error) {
+func (g *guests) Stage(ctx context.Context, kind abi.Kind, use string, config json.RawMessage) (policy.Stage, string, error) {
 	digest := host.Digest(g.wasm)
-	s, err := g.runtime.Stage(ctx, use, g.wasm, digest, config)
+	s, err := g.runtime.Stage(ctx, kind, use, g.wasm, digest, config)
 	return s, digest, err
 }

@@ -83,13 +83,13 @@ func BenchmarkPolicyCall(b *testing.B) {
 	}
 	defer rt.Close()
 	wasm := buildExample(b, "kv-aware")
-	guest, err := rt.Stage(context.Background(), "module:kv-aware", wasm, host.Digest(wasm), nil)
+	guest, err := loaded(context.Background(), rt, "module:kv-aware", wasm)
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer guest.Close()
 	hand := Guest{}.Bytes()
-	plain, err := rt.Stage(context.Background(), "module:plain", hand, host.Digest(hand), nil)
+	plain, err := loaded(context.Background(), rt, "module:plain", hand)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func BenchmarkLoadFromTheCache(b *testing.B) {
 		wasm []byte
 	}{{"small", good()}, {"go-guest", buildExample(b, "kv-aware")}} {
 		load := func(b *testing.B) {
-			s, err := rt.Stage(context.Background(), "module:x", g.wasm, host.Digest(g.wasm), nil)
+			s, err := loaded(context.Background(), rt, "module:x", g.wasm)
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -49,7 +49,7 @@ func TestEqualBitsNativeCompiledInterpretedUnmetered(t *testing.T) {
 		t.Fatal(err)
 	}
 	compiled := stage(t, newRuntime(t), wasm, "")
-	slowly, err := interpreted.Stage(context.Background(), "module:test", wasm, host.Digest(wasm), nil)
+	slowly, err := loaded(context.Background(), interpreted, "module:test", wasm)
 	if err != nil {
 		t.Fatal(err)
 	}

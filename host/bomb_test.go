@@ -58,7 +58,7 @@ func TestCallerWhoGoesEndsTheCompile(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer cancel()
 	wasm := bomb()
-	_, err = r.Stage(ctx, "module:test", wasm, host.Digest(wasm), nil)
+	_, err = loaded(ctx, r, "module:test", wasm)
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v, want the caller's deadline", err)
 	}

@@ -1,9 +1,9 @@
 package host
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"time"
 
@@ -29,6 +29,9 @@ const (
 	reasonTrap       = "trap"
 	reasonMemoryGone = "memory"
 	reasonStack      = "stack"
+	reasonMask       = "mask"
+	reasonPick       = "pick"
+	reasonOtherBits  = "nondeterministic"
 )
 
 // engineReasons maps the start of an engine's trap message to a reason.
@@ -49,6 +52,7 @@ func reasons() []string {
 	out := []string{
 		reasonFuel, reasonDeadline, reasonUnwritten, reasonNaN, reasonRange, reasonGuest, reasonBadCode, reasonOutFlags,
 		reasonPoolWait, reasonCapacity, reasonImport, reasonAbort, reasonExit, reasonTrap, reasonMemoryGone, reasonStack,
+		reasonMask, reasonPick, reasonOtherBits,
 	}
 	for _, e := range engineReasons {
 		out = append(out, e.reason)
@@ -56,33 +60,52 @@ func reasons() []string {
 	return out
 }
 
-// scoreCall is one rp_score: fill, call, check. in is good for another call
-// only when fault is nil.
-func (in *instance) scoreCall(f *filler, t *policy.Table, budget uint64, limit time.Duration) (code abi.GuestCode, used uint64, fault *policy.Fault) {
+// call is what one call of a guest is made from.
+type call struct {
+	kind   abi.Kind
+	number int // of the kind
+	table  *policy.Table
+	mask   []byte // a byte a row, 1 for kept; nil for all kept
+	budget uint64
+	limit  time.Duration // on the wall clock; 0 for none
+	quiet  bool          // nothing of it is to be seen outside
+}
+
+// run makes one call: fill, call, check the code. The instance's frame has room
+// for the table. in is good for another call only when fault is nil.
+func (in *instance) run(c *call) (code abi.GuestCode, used uint64, fault *policy.Fault) {
 	if !in.view() {
-		return 0, 0, &policy.Fault{Code: string(abi.ETrap), Reason: reasonMemoryGone, Detail: "the frame is outside the memory", Counts: true}
+		return 0, 0, memoryGone(0)
 	}
-	f.fill(in, t)
-	in.begin(budget, limit)
+	in.shape.filler.fill(in, c.table, c.mask)
+	in.begin(c.budget, c.limit)
+	in.said, in.quiet = nil, c.quiet
 	in.stack[0] = uint64(in.frame)
-	in.busy = in.native
-	err := in.score.CallWithStack(in.carrier, in.stack[:])
+	e := &in.entry[c.number]
+	in.busy = e.native
+	err := e.f.CallWithStack(in.carrier, in.stack[:])
 	used = in.used()
-	if err == nil && in.native.size() > maxNativeStack {
+	if err == nil && e.native.size() > maxNativeStack {
 		err = errStack
 	}
 	if err != nil {
-		fault = in.trapFault(err, budget, used)
-		return 0, used, fault
+		return 0, used, in.trapFault(err, c.budget, used)
 	}
 	code = abi.GuestCode(int32(in.stack[0]))
 	if !in.view() {
-		return code, used, &policy.Fault{Code: string(abi.ETrap), Reason: reasonMemoryGone, Detail: "the frame is outside the memory", Counts: true, Fuel: used}
+		return code, used, memoryGone(used)
 	}
-	if fault = in.codeFault(code); fault != nil {
+	if fault = in.codeFault(c.kind, code); fault != nil {
 		fault.Fuel = used
 	}
 	return code, used, fault
+}
+
+// errFrameGone is that a guest's memory no longer holds its frame.
+var errFrameGone = errors.New("the frame is outside the memory")
+
+func memoryGone(used uint64) *policy.Fault {
+	return &policy.Fault{Code: string(abi.ETrap), Reason: reasonMemoryGone, Detail: errFrameGone.Error(), Counts: true, Fuel: used}
 }
 
 // trapFault says how a call ended that did not return.
@@ -104,7 +127,7 @@ func (in *instance) trapFault(err error, budget, used uint64) *policy.Fault {
 		f.Reason = reasonStack
 		f.Detail = fmt.Sprintf("needed more than %d MiB of native stack; %s", maxNativeStack>>20, in.trapText(err))
 		return f
-	case errors.Is(err, errBadPointer):
+	case errors.Is(err, errBadPointer), errors.Is(err, errBadID):
 		f.Reason = reasonImport
 	case errors.As(err, &abort):
 		f.Reason = reasonAbort
@@ -125,60 +148,25 @@ func (in *instance) trapFault(err error, budget, used uint64) *policy.Fault {
 }
 
 // codeFault checks the returned code and the out-flags.
-func (in *instance) codeFault(code abi.GuestCode) *policy.Fault {
+func (in *instance) codeFault(kind abi.Kind, code abi.GuestCode) *policy.Fault {
 	switch {
 	case code < 0:
-		return &policy.Fault{Code: string(abi.ETrap), Reason: reasonGuest, Detail: in.guestError("rp_score", code), Counts: true}
+		return &policy.Fault{Code: string(abi.ETrap), Reason: reasonGuest, Detail: in.guestError(kind.Export(), code), Counts: true}
 	case code > abi.GuestAbstain:
 		return &policy.Fault{
 			Code: string(abi.ETrap), Reason: reasonBadCode, Counts: true,
-			Detail: fmt.Sprintf("rp_score returned %d; allowed: 0, 1 or a negative code", int32(code)),
+			Detail: fmt.Sprintf("%s returned %d; allowed: 0, 1 or a negative code", kind.Export(), int32(code)),
 		}
 	}
-	b := in.bytes[abi.OffOutFlags:]
-	if flags := uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16 | uint32(b[3])<<24; abi.OutFlags(flags)&^abi.KnownOutFlags != 0 {
+	if flags := in.outFlags(); flags&^abi.KnownOutFlags != 0 {
 		return &policy.Fault{
 			Code: string(abi.EPick), Reason: reasonOutFlags, Counts: true,
-			Detail: fmt.Sprintf("out-flags %#x; allowed: %#x", flags, uint32(abi.KnownOutFlags)),
+			Detail: fmt.Sprintf("out-flags %#x; allowed: %#x", uint32(flags), uint32(abi.KnownOutFlags)),
 		}
 	}
 	return nil
 }
 
-// take copies the scores out and checks them. It returns how many were no
-// opinion and became the median.
-func (in *instance) take(l *abi.Layout, scores []float64, bounds *abi.Range) (cleaned int, fault *policy.Fault) {
-	copy(scores, in.f64[l.Scores/8:])
-	odd := false
-	for row, v := range scores {
-		if v-v != 0 { // NaN or an infinity
-			if math.Float64bits(v) == abi.UnwrittenBits {
-				return 0, &policy.Fault{
-					Code: string(abi.EUnwritten), Reason: reasonUnwritten, Counts: true,
-					Detail: fmt.Sprintf("row %d of %d was not written", row, len(scores)),
-				}
-			}
-			odd = true
-			continue
-		}
-		if bounds != nil && (v < bounds.Min || v > bounds.Max) {
-			return 0, &policy.Fault{
-				Code: string(abi.ERange), Reason: reasonRange, Counts: true,
-				Detail: fmt.Sprintf("row %d has score %v; allowed: %v to %v", row, v, bounds.Min, bounds.Max),
-			}
-		}
-		scores[row] = v + 0 // −0 becomes 0
-	}
-	if !odd {
-		return 0, nil
-	}
-	var ok bool
-	in.spare, cleaned, ok = policy.Clean(scores, in.spare)
-	if !ok {
-		return 0, &policy.Fault{
-			Code: string(abi.ENaN), Reason: reasonNaN, Counts: true,
-			Detail: fmt.Sprintf("%d of %d rows have no finite score", cleaned, len(scores)),
-		}
-	}
-	return cleaned, nil
+func (in *instance) outFlags() abi.OutFlags {
+	return abi.OutFlags(binary.LittleEndian.Uint32(in.bytes[abi.OffOutFlags:]))
 }

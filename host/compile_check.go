@@ -40,7 +40,7 @@ func (r *Runtime) Check(ctx context.Context, wasm []byte) (how Checked, err erro
 	if err != nil {
 		return "", err
 	}
-	key := poolKey{digest, c.digest}
+	key := poolKey{module: digest, config: c.digest}
 	_, err = r.pools.get(ctx, key, func(ctx context.Context) (*pool, error) { return r.openPool(ctx, m, c) })
 	if m.schema != nil && refusedAt(err, StepConfigure, abi.EConfigure) {
 		return CheckedLoad, nil

@@ -55,7 +55,7 @@ func compiles(t testing.TB, reg *prometheus.Registry) uint64 {
 
 func useOnce(t *testing.T, r *host.Runtime, wasm []byte) {
 	t.Helper()
-	s, err := r.Stage(context.Background(), "module:test", wasm, host.Digest(wasm), nil)
+	s, err := loaded(context.Background(), r, "module:test", wasm)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -167,7 +167,7 @@ func TestAFullDiskIsNoFaultOfTheModule(t *testing.T) {
 			return host.InProcess{}.Compile(ctx, original, rewritten, dir)
 		})
 	})
-	_, err := r.Stage(t.Context(), "module:test", good(), host.Digest(good()), nil)
+	_, err := loaded(t.Context(), r, "module:test", good())
 	var le *host.LoadError
 	if !errors.Is(err, host.ErrCompiledCache) || errors.As(err, &le) || !strings.Contains(err.Error(), "no space left") {
 		t.Errorf("got %v, want the folder's fault", err)
@@ -193,13 +193,13 @@ func TestAFolderThatTakesNothingServesWhatItHas(t *testing.T) {
 	if n := compiles(t, reg); n != 0 {
 		t.Errorf("compiled %d times, want 0", n)
 	}
-	if _, err := r.Stage(t.Context(), "module:test", numbered(1), host.Digest(numbered(1)), nil); !errors.Is(err, host.ErrCompiledCache) {
+	if _, err := loaded(t.Context(), r, "module:test", numbered(1)); !errors.Is(err, host.ErrCompiledCache) {
 		t.Errorf("got %v, want the folder's fault", err)
 	}
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Stage(t.Context(), "module:test", numbered(2), host.Digest(numbered(2)), nil); !errors.Is(err, host.ErrCompiledCache) {
+	if _, err := loaded(t.Context(), r, "module:test", numbered(2)); !errors.Is(err, host.ErrCompiledCache) {
 		t.Errorf("without the folder: got %v, want its fault", err)
 	}
 }
@@ -240,7 +240,7 @@ func TestALoadFromTheCacheWaitsForNoCompile(t *testing.T) {
 	})
 	done := make(chan error)
 	go func() {
-		s, err := r.Stage(context.Background(), "module:slow", numbered(1), host.Digest(numbered(1)), nil)
+		s, err := loaded(context.Background(), r, "module:slow", numbered(1))
 		if err == nil {
 			err = s.Close()
 		}
@@ -249,7 +249,7 @@ func TestALoadFromTheCacheWaitsForNoCompile(t *testing.T) {
 	<-compiling
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	s, err := r.Stage(ctx, "module:test", good(), host.Digest(good()), nil)
+	s, err := loaded(ctx, r, "module:test", good())
 	if err != nil {
 		t.Errorf("a module that is compiled already: %v", err)
 	} else if err := s.Close(); err != nil {
@@ -258,7 +258,7 @@ func TestALoadFromTheCacheWaitsForNoCompile(t *testing.T) {
 	// What is not there waits for the compiler, as long as the caller does.
 	gone, leave := context.WithCancel(t.Context())
 	leave()
-	if _, err := r.Stage(gone, "module:other", numbered(2), host.Digest(numbered(2)), nil); !errors.Is(err, context.Canceled) {
+	if _, err := loaded(gone, r, "module:other", numbered(2)); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want cancelled", err)
 	}
 	close(finish)

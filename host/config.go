@@ -29,6 +29,8 @@ type Config struct {
 	FuelCap uint64
 	// Instances bounds the instances of one pool; GOMAXPROCS when 0.
 	Instances int
+	// Headers are the request headers that modules may read, in lower case.
+	Headers []string
 }
 
 // maxInstances bounds a pool on any machine.
@@ -47,17 +49,12 @@ func DefaultConfig() Config {
 
 // Validate refuses what is out of range, naming the key below plugins.
 func (c Config) Validate() error {
+	if err := c.limits().Validate(); err != nil {
+		return err
+	}
 	switch {
-	case c.CallDeadline < time.Millisecond || c.CallDeadline > 10*time.Second:
-		return &fleet.FieldError{Field: "plugins.call_deadline", Value: c.CallDeadline.String(), Allowed: "1ms to 10s"}
-	case c.PoolWait < 0 || c.PoolWait > 10*time.Second:
-		return &fleet.FieldError{Field: "plugins.pool_wait", Value: c.PoolWait.String(), Allowed: "0s to 10s"}
-	case c.MemoryLimit < 1<<20:
-		return &fleet.FieldError{Field: "plugins.memory_limit", Value: strconv.FormatInt(c.MemoryLimit, 10), Allowed: "1 MiB or more, in bytes"}
 	case c.MemoryPages < 1 || c.MemoryPages > abi.MaxPages:
 		return &fleet.FieldError{Field: "plugins.limits.memory_pages", Value: strconv.FormatUint(uint64(c.MemoryPages), 10), Allowed: "1 to 1024"}
-	case c.FuelCap < 10_000 || c.FuelCap > abi.MaxFuelBase:
-		return &fleet.FieldError{Field: "plugins.fuel_cap", Value: strconv.FormatUint(c.FuelCap, 10), Allowed: "10000 to 1000000000"}
 	case c.Instances < 0 || c.Instances > maxInstances:
 		return &fleet.FieldError{Field: "plugins.limits.instances", Value: strconv.Itoa(c.Instances), Allowed: "0 (one for each processor) to 64"}
 	}
@@ -65,6 +62,11 @@ func (c Config) Validate() error {
 		return &fleet.FieldError{Field: "data_dir", Value: "", Allowed: "a folder: the compile child hands its result over there"}
 	}
 	return nil
+}
+
+// limits are those that may change while a Runtime runs.
+func (c Config) limits() Limits {
+	return Limits{c.CallDeadline, c.PoolWait, c.MemoryLimit, c.FuelCap, c.Headers}
 }
 
 // instances is how many instances a pool may hold.

@@ -21,7 +21,12 @@ var OutOfMemory = outOfMemory
 
 // NewInterpreted is New with the engine's interpreter.
 func NewInterpreted(cfg Config, log *slog.Logger) (*Runtime, error) {
-	return newRuntime(cfg, log, nil, wazero.NewRuntimeConfigInterpreter())
+	return newRuntime(cfg, log, nil, wazero.NewRuntimeConfigInterpreter(), overcommitFile)
+}
+
+// NewWhere is New on a machine whose overcommitment is told by a file.
+func NewWhere(cfg Config, log *slog.Logger, overcommit string) (*Runtime, error) {
+	return newRuntime(cfg, log, nil, wazero.NewRuntimeConfig(), overcommit)
 }
 
 // WithoutReservation makes a runtime use ordinary memory, as under strict
@@ -33,7 +38,7 @@ func (c *Child) SetWall(d time.Duration) { c.wall = d }
 
 // Idle is how many instances of a stage's pool are in their slots.
 func Idle(s policy.Scorer) (n int) {
-	p := s.(*stage).pool
+	p := s.(scorerStage).pool
 	for i := range p.slots {
 		if p.slots[i].Load() != nil {
 			n++

@@ -1,31 +1,12 @@
 package host
 
 import (
-	"encoding/binary"
 	"math"
+	"strings"
 
 	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/plugins/abi"
 )
-
-// template is what is copied into every frame of a capacity.
-type template struct {
-	unwritten []float64 // the preset of scores
-	ones      []byte    // the mask
-	ids       []byte    // row ids, u32 little-endian
-}
-
-func newTemplate(capacity int) *template {
-	t := &template{
-		unwritten: make([]float64, capacity), ones: make([]byte, capacity), ids: make([]byte, 4*capacity),
-	}
-	for i := range capacity {
-		t.unwritten[i] = math.Float64frombits(abi.UnwrittenBits)
-		t.ones[i] = 1
-		binary.LittleEndian.PutUint32(t.ids[4*i:], uint32(i))
-	}
-	return t
-}
 
 // filler writes tables into frames: which column and which field goes where is
 // looked up once, when the stage is made.
@@ -47,16 +28,17 @@ type fillColumn struct {
 type fillField struct {
 	std    abi.Field
 	config string  // a config.<pointer> field where not empty
+	header string  // the name of a header.<name> field where not empty
 	value  float64 // of a config field without override
 }
 
-func newFiller(m *module, c *configuration) *filler {
-	f := &filler{layout: m.layout, template: newTemplate(m.layout.Capacity)}
+func newFiller(m *module, c *configuration, l *abi.Layout) *filler {
+	f := &filler{layout: l, template: newTemplate(l.Capacity)}
 	for i, col := range m.manifest.Columns {
-		if m.layout.Columns[i] == 0 {
+		if l.Columns[i] == 0 {
 			continue
 		}
-		out := fillColumn{start: int(m.layout.Columns[i] / 8), missing: col.Missing}
+		out := fillColumn{start: int(l.Columns[i] / 8), missing: col.Missing}
 		if std, ok := abi.ColumnByName(col.Name); ok {
 			out.std = std
 			out.plain = math.Float64bits(col.Missing) == math.Float64bits(std.Info().Missing)
@@ -71,6 +53,8 @@ func newFiller(m *module, c *configuration) *filler {
 		if pointer, ok := abi.ConfigPointer(name); ok {
 			out.config = name
 			out.value = number(lookup(c.value, pointer))
+		} else if h, ok := strings.CutPrefix(name, abi.HeaderPrefix); ok {
+			out.header = h
 		} else {
 			out.std, _ = abi.FieldByName(name)
 		}
@@ -80,13 +64,21 @@ func newFiller(m *module, c *configuration) *filler {
 }
 
 // fill writes the whole frame of one call. in's views are current and t has at
-// most the layout's capacity of rows.
-func (f *filler) fill(in *instance, t *policy.Table) {
+// most the layout's capacity of rows; mask has a byte for each, or is nil for
+// all kept.
+func (f *filler) fill(in *instance, t *policy.Table, mask []byte) {
 	n := t.Len()
 	l := f.layout
+	adapter := l.Adapter != 0 && t.Field(abi.FieldHasLora) == 1
 	l.PutHeader(in.bytes)
-	l.PutCall(in.bytes, n, t.Seed, abi.Flags(t.Flags), false)
-	copy(in.bytes[l.Mask:], f.template.ones[:n])
+	l.PutCall(in.bytes, n, t.Seed, abi.Flags(t.Flags), adapter)
+	if l.Adapter != 0 {
+		f.fillAdapter(in.f64[l.Adapter/8:], t, adapter)
+	}
+	if mask == nil {
+		mask = f.template.ones[:n]
+	}
+	copy(in.bytes[l.Mask:], mask)
 	copy(in.bytes[l.RowIDs:], f.template.ids[:4*n])
 	copy(in.f64[l.Scores/8:], f.template.unwritten[:n])
 	request := in.f64[l.Request/8:]
@@ -104,6 +96,15 @@ func (f *filler) fill(in *instance, t *policy.Table) {
 		}
 	}
 	in.last = n
+}
+
+// fillAdapter writes the adapter block. What a host does not know of an adapter
+// is 0.
+func (f *filler) fillAdapter(block []float64, t *policy.Table, named bool) {
+	clear(block[:abi.AdapterSize/8])
+	if named {
+		block[abi.AdapterID/8] = t.Field(abi.FieldAdapter)
+	}
 }
 
 // write fills one column of a frame, which has a row for each of the table's.
@@ -125,6 +126,9 @@ func (c *fillColumn) write(to []float64, t *policy.Table) {
 }
 
 func (f *fillField) read(t *policy.Table) float64 {
+	if f.header != "" {
+		return t.Header(f.header)
+	}
 	if f.config == "" {
 		return t.Field(f.std)
 	}

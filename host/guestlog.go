@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/routerd/routerd/plugins/abi"
 )
 
 // Rate of the lines of one pool's guests.
@@ -22,7 +20,7 @@ const (
 // concurrent use.
 type guestLog struct {
 	log     *slog.Logger
-	mute    bool // no outside effect: self-test and measuring
+	mute    bool // no outside effect: self-test, audit and measuring
 	dropped atomic.Uint64
 	lost    prometheus.Counter // the same, over all pools of the plugin
 
@@ -35,8 +33,9 @@ func newGuestLog(log *slog.Logger, plugin, digest string, lost prometheus.Counte
 	return &guestLog{log: log.With(slog.String("plugin", plugin), slog.String("digest", digest)), lost: lost, tokens: logBurst}
 }
 
-// write logs one line, or counts it when there were too many.
-func (g *guestLog) write(level int32, text []byte) {
+// write logs one line, which is cut and escaped, or counts it when there were too
+// many.
+func (g *guestLog) write(level int32, text string) {
 	if g.mute {
 		return
 	}
@@ -49,7 +48,7 @@ func (g *guestLog) write(level int32, text []byte) {
 	if level >= 0 && int(level) < len(levels) {
 		lv = levels[level]
 	}
-	attrs := []slog.Attr{slog.String("text", clip(string(text), abi.MaxLogBytes))}
+	attrs := []slog.Attr{slog.String("text", text)}
 	if n := g.dropped.Load(); n > 0 {
 		attrs = append(attrs, slog.Uint64("dropped", n))
 	}

@@ -72,31 +72,38 @@ func (in *instance) trapText(err error) string {
 	return clip(head, 400)
 }
 
-// say logs a line of the guest's at its level: 0 debug, 1 info, 2 warning,
+// say holds a line of the guest's at its level: 0 debug, 1 info, 2 warning,
 // anything else error.
-func (in *instance) say(level int32, text []byte) { in.log.write(level, text) }
+func (in *instance) say(level int32, text []byte) {
+	if !in.quiet {
+		in.effects().line(level, text)
+	}
+}
 
-// maxPrinted is how many lines of one fd_write are logged; the rest count as
+// maxPrinted is how many lines of one fd_write are held; the rest count as
 // dropped.
 const maxPrinted = 8
 
 var newline = []byte("\n")
 
-// printed logs what a guest wrote to standard output or error. Empty lines are
+// printed holds what a guest wrote to standard output or error. Empty lines are
 // none.
 func (in *instance) printed(text []byte) {
-	logged := 0
+	if in.quiet {
+		return
+	}
+	held := 0
 	for len(text) > 0 {
 		line, rest, _ := bytes.Cut(text, newline)
-		if logged == maxPrinted {
+		if held == maxPrinted {
 			if text = bytes.Trim(text, "\n"); len(text) > 0 {
-				in.log.drop(bytes.Count(text, newline) + 1)
+				in.effects().dropped += bytes.Count(text, newline) + 1
 			}
 			return
 		}
 		if len(line) > 0 {
-			in.log.write(1, line[:min(len(line), abi.MaxLogBytes)])
-			logged++
+			in.say(1, line)
+			held++
 		}
 		text = rest
 	}

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sort"
 	"strings"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 
+	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/host/meter"
 	"github.com/routerd/routerd/plugins/abi"
 )
@@ -23,6 +25,7 @@ var (
 	errFuel        = errors.New("fuel used up")
 	errDeadline    = errors.New("call deadline passed")
 	errBadPointer  = errors.New("import called with a range outside the memory")
+	errBadID       = errors.New("import called with a number that the manifest has no name for")
 	errStartImport = errors.New("the start section called an import other than env.abort")
 )
 
@@ -49,21 +52,19 @@ func instanceOf(ctx context.Context) *instance {
 }
 
 // linkImports instantiates the host's modules in rt: every import of the ABI's
-// table that this version runs, and the meter's.
+// table, and the meter's.
 func linkImports(ctx context.Context, rt wazero.Runtime) error {
 	work := wasiFunctions()
+	for name, f := range routerdFunctions() {
+		work[name] = f
+	}
 	builders := map[string]wazero.HostModuleBuilder{}
 	for _, m := range []string{abi.ModuleRouterd, abi.ModuleEnv, abi.ModuleWASI} {
 		builders[m] = rt.NewHostModuleBuilder(m)
 	}
 	for _, imp := range abi.Imports() {
-		if imp.NotYet {
-			continue
-		}
 		f := work[imp.Name]
 		switch {
-		case imp.Module == abi.ModuleRouterd && imp.Name == "log":
-			f = importLog
 		case imp.Module == abi.ModuleEnv:
 			f = importAbort
 		case f == nil:
@@ -118,6 +119,46 @@ func refusing(errno uint64) hostFunc {
 	}
 }
 
+// routerdFunctions are those of the ABI's own module.
+func routerdFunctions() map[string]hostFunc {
+	return map[string]hostFunc{
+		"log":        importLog,
+		"metric_add": func(in *instance, stack []uint64) { in.metric(stack, false) },
+		"metric_set": func(in *instance, stack []uint64) { in.metric(stack, true) },
+		"trace":      importTrace,
+	}
+}
+
+// metric holds a change of a metric of the manifest. Only a gauge can be set.
+func (in *instance) metric(stack []uint64, set bool) {
+	in.charge(0, 0)
+	metrics := in.module.manifest.Metrics
+	id, v := uint32(stack[0]), math.Float64frombits(stack[1])
+	if uint64(id) >= uint64(len(metrics)) || set && metrics[id].Type != abi.MetricGauge {
+		panic(errBadID)
+	}
+	if falls := metrics[id].Type == abi.MetricCounter && v < 0; v-v == 0 && !falls && !in.quiet {
+		in.effects().value(id, set, v)
+	}
+}
+
+// importTrace holds a value for the decision's record. What is not finite, and
+// more than a record takes, is dropped.
+func importTrace(in *instance, stack []uint64) {
+	in.charge(0, 0)
+	names := in.module.manifest.Traces
+	id, v := uint32(stack[0]), math.Float64frombits(stack[1])
+	if uint64(id) >= uint64(len(names)) {
+		panic(errBadID)
+	}
+	if v-v != 0 {
+		return
+	}
+	if e := in.effects(); len(e.traces) < abi.MaxTracesPerDecision {
+		e.traces = append(e.traces, policy.Trace{Name: names[id], Value: v})
+	}
+}
+
 func importLog(in *instance, stack []uint64) {
 	n := uint32(stack[2])
 	in.charge(min(n, abi.MaxLogBytes), 0)
@@ -146,8 +187,6 @@ func checkImports(m *meter.Module, named []string) error {
 		switch {
 		case !ok:
 			wrong = append(wrong, key+" does not exist")
-		case known.NotYet:
-			wrong = append(wrong, key+" is not supported by this version")
 		case !sameSignature(imp.Type, known.Params, known.Results):
 			wrong = append(wrong, key+" has the signature "+imp.Type.String())
 		case imp.Module == abi.ModuleRouterd:

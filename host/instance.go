@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -28,11 +29,12 @@ type instance struct {
 	mod    api.Module // nil until the start section has run
 	mem    api.Memory
 	fuel   api.MutableGlobal
-	score  api.Function
+	entry  [numKinds]entry // of the declared kinds
 	lastEr api.Function
-	native nativeStack // of score
-	busy   nativeStack // of the function that is being called
+	tidy   api.Function // rp_idle; nil where there is none
+	busy   nativeStack  // of the function that is being called
 	region *allocator
+	shape  *shape // of the frame it is bound to
 
 	// carrier is not a request's context: it only carries the instance to host
 	// functions, which find it there.
@@ -42,33 +44,59 @@ type instance struct {
 	granted  uint64        // fuel granted in this call so far
 	limit    time.Duration // wall clock of this call; 0 for none
 	deadline time.Time     // set at the end of the first slice
+	stop     *atomic.Bool  // ends the call at the next slice; nil for never
 
 	clock  uint64 // virtual, ns
 	random uint64 // position in the random sequence
 	text   []byte // scratch of fd_write
 	stack  [2]uint64
+	said   *effects // of the call; nil while the guest has said nothing
+	quiet  bool     // nothing of this call is to be seen outside
+	calls  int      // since the last rp_idle
+	tidied uint32   // size of the memory after the last rp_idle, in bytes
 
 	frame uint32 // start of the frame in the guest's memory
 	size  uint32 // of the memory when the views were taken
 	bytes []byte
 	f64   []float64
 	last  int // rows of the call before
+	kept  []float64
 	spare []float64
 }
 
-// newInstance makes an instance and takes it through start section,
-// _initialize, rp_configure and rp_bind, all under one set-up budget. An error
-// is a *LoadError unless only memory is short (errMemory).
+// entry is what the host calls for one kind.
+type entry struct {
+	f      api.Function
+	native nativeStack
+}
+
+// newInstance makes an instance that is bound to a frame of the first capacity.
 func (r *Runtime) newInstance(m *module, c *configuration, log *guestLog) (*instance, error) {
+	sh, err := newShape(m, c, firstRows)
+	if err != nil {
+		return nil, err
+	}
+	return r.newBound(m, c, log, sh)
+}
+
+// newBound makes an instance and takes it through start section, _initialize,
+// rp_configure and rp_bind, all under one set-up budget. An error is a
+// *LoadError unless only memory is short (errMemory). What the guest said goes
+// to log at once.
+func (r *Runtime) newBound(m *module, c *configuration, log *guestLog, sh *shape) (*instance, error) {
 	region := &allocator{budget: &r.memory, reserve: r.reserve}
 	if !region.take(int64(m.minPages) * pageSize) {
 		return nil, errMemory
 	}
-	in := &instance{rt: r, module: m, log: log, region: region, rest: abi.FuelSetUp - abi.FuelSlice, granted: abi.FuelSlice}
+	in := &instance{
+		rt: r, module: m, log: log, region: region, shape: sh,
+		rest: abi.FuelSetUp - abi.FuelSlice, granted: abi.FuelSlice, quiet: log.mute,
+	}
 	in.carrier = context.WithValue(context.Background(), instanceKey{}, in)
 	r.instances.Add(1)
 	bound := false
 	defer func() { // also when something panics
+		in.flush()
 		if !bound {
 			in.close()
 		}
@@ -92,6 +120,7 @@ func (r *Runtime) newInstance(m *module, c *configuration, log *guestLog) (*inst
 		return nil, err
 	}
 	bound = true
+	in.tidied = in.size
 	return in, nil
 }
 
@@ -102,11 +131,19 @@ var errMemory = errors.New("plugins.memory_limit is used up")
 func (in *instance) adopt(mod api.Module) error {
 	in.mem = mod.Memory()
 	in.fuel, _ = mod.ExportedGlobal(meter.FuelGlobal).(api.MutableGlobal)
-	in.score = mod.ExportedFunction(abi.KindScorer.Export())
 	in.lastEr = mod.ExportedFunction("rp_last_error")
+	in.tidy = mod.ExportedFunction("rp_idle")
 	in.mod = mod
-	in.native = stackOf(in.score)
-	if in.mem == nil || in.fuel == nil || in.score == nil {
+	whole := in.mem != nil && in.fuel != nil
+	for _, k := range in.module.manifest.Kinds {
+		f := mod.ExportedFunction(k.Export())
+		if f == nil {
+			whole = false
+			continue
+		}
+		in.entry[kindNumber(k)] = entry{f, stackOf(f)}
+	}
+	if !whole {
 		return refuse(StepStart, abi.ECompile, "the compiled module lacks an export", "")
 	}
 	return nil
@@ -156,7 +193,7 @@ func (in *instance) configure(c *configuration) (span, error) {
 
 // bind lays the frame out in the guest's memory and tells it where.
 func (in *instance) bind(config span) error {
-	at, err := in.alloc(uint64(in.module.layout.Size), StepBind)
+	at, err := in.alloc(uint64(in.shape.layout.Size), StepBind)
 	if err != nil {
 		return err
 	}
@@ -168,8 +205,8 @@ func (in *instance) bind(config span) error {
 		return refuse(StepBind, abi.EInitTrap, "the frame is outside the memory", "")
 	}
 	clear(in.bytes)
-	in.module.layout.PutHeader(in.bytes)
-	in.stack = [2]uint64{at.start, uint64(in.module.layout.Capacity)}
+	in.shape.layout.PutHeader(in.bytes)
+	in.stack = [2]uint64{at.start, uint64(in.shape.capacity())}
 	if err := in.callSetUp(in.mod.ExportedFunction("rp_bind"), StepBind, "rp_bind"); err != nil {
 		return err
 	}
@@ -253,6 +290,9 @@ func (in *instance) refuel() {
 	if in.busy.size() > maxNativeStack {
 		panic(errStack)
 	}
+	if in.stop != nil && in.stop.Load() {
+		panic(errDeadline)
+	}
 	in.lookAtClock()
 	in.rest -= grant
 	in.granted += grant
@@ -303,7 +343,7 @@ func (in *instance) view() bool {
 	if size == in.size {
 		return true
 	}
-	b, ok := in.mem.Read(in.frame, in.module.layout.Size)
+	b, ok := in.mem.Read(in.frame, in.shape.layout.Size)
 	if !ok {
 		return false
 	}

@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 func newRuntime(t testing.TB, change ...func(*host.Config)) *host.Runtime {
 	t.Helper()
 	cfg := host.DefaultConfig()
-	cfg.CallDeadline = 5 * time.Second // a crowded machine misses 10 ms
+	cfg.CallDeadline, cfg.PoolWait = 5*time.Second, 5*time.Second // a crowded machine misses 10 and 20 ms
 	for _, c := range change {
 		c(&cfg)
 	}
@@ -47,20 +47,35 @@ func newRuntime(t testing.TB, change ...func(*host.Config)) *host.Runtime {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		if err := r.Close(); err != nil { // ends an audit that holds on to its module
+			t.Error(err)
+		}
 		if u := r.Usage(); u.Instances != 0 || u.Modules != 0 || u.Pools != 0 || u.Memory != 0 || u.Mapped != 0 {
 			t.Errorf("usage after the test: got %+v, want zero", u)
-		}
-		if err := r.Close(); err != nil {
-			t.Error(err)
 		}
 	})
 	return r
 }
 
-// stage loads a guest that must be accepted.
+// loaded makes a scorer without configuration.
+func loaded(ctx context.Context, r *host.Runtime, use string, wasm []byte) (policy.Scorer, error) {
+	s, err := r.Stage(ctx, abi.KindScorer, use, wasm, host.Digest(wasm), nil)
+	if err != nil {
+		return nil, err
+	}
+	return s.(policy.Scorer), nil
+}
+
+// stage loads a guest that must be accepted as a scorer.
 func stage(t testing.TB, r *host.Runtime, wasm []byte, config string) policy.Scorer {
 	t.Helper()
-	s, err := r.Stage(context.Background(), "module:test", wasm, host.Digest(wasm), json.RawMessage(config))
+	return staged[policy.Scorer](t, r, abi.KindScorer, wasm, config)
+}
+
+// staged loads a guest that must be accepted as a kind.
+func staged[S policy.Stage](t testing.TB, r *host.Runtime, kind abi.Kind, wasm []byte, config string) S {
+	t.Helper()
+	s, err := r.Stage(context.Background(), kind, "module:test", wasm, host.Digest(wasm), json.RawMessage(config))
 	if err != nil {
 		t.Fatalf("load guest: %v", err)
 	}
@@ -69,13 +84,13 @@ func stage(t testing.TB, r *host.Runtime, wasm []byte, config string) policy.Sco
 			t.Error(err)
 		}
 	})
-	return s
+	return s.(S)
 }
 
 // refused loads a guest that must be refused and returns why.
 func refused(t testing.TB, r *host.Runtime, wasm []byte, config string) *host.LoadError {
 	t.Helper()
-	s, err := r.Stage(context.Background(), "module:test", wasm, host.Digest(wasm), json.RawMessage(config))
+	s, err := r.Stage(context.Background(), abi.KindScorer, "module:test", wasm, host.Digest(wasm), json.RawMessage(config))
 	if err == nil {
 		_ = s.Close()
 		t.Fatal("the guest was accepted")
@@ -100,11 +115,14 @@ func table(s policy.Scorer, n int) *policy.Table {
 	return t
 }
 
-// score calls once.
+// score calls once and commits.
 func score(s policy.Scorer, n int) ([]float64, policy.StageReport, error) {
 	var r policy.StageReport
 	scores := make([]float64, n)
 	_, err := s.Score(context.Background(), table(s, n), scores, &r)
+	if r.Effects != nil {
+		r.Effects.Publish()
+	}
 	return scores, r, err
 }
 

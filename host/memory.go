@@ -10,7 +10,7 @@ import (
 // is the size that a guest sees (its pages so far): an upper bound of what it
 // touched, since the pages behind it are only there once they are written.
 type memoryBudget struct {
-	limit  int64
+	limit  atomic.Int64
 	used   atomic.Int64 // bytes that guests see
 	mapped atomic.Int64 // bytes of address space reserved
 }
@@ -19,7 +19,7 @@ type memoryBudget struct {
 func (b *memoryBudget) take(n int64) bool {
 	for {
 		used := b.used.Load()
-		if used+n > b.limit {
+		if used+n > b.limit.Load() {
 			return false
 		}
 		if b.used.CompareAndSwap(used, used+n) {

@@ -7,10 +7,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// overcommitFile tells how this machine overcommits memory.
+const overcommitFile = "/proc/sys/vm/overcommit_memory"
+
 // canReserve tells whether address space may be reserved without being counted:
 // not under strict overcommit (vm.overcommit_memory = 2).
-func canReserve() bool {
-	b, err := os.ReadFile("/proc/sys/vm/overcommit_memory")
+func canReserve(overcommit string) bool {
+	b, err := os.ReadFile(overcommit)
 	return err == nil && strings.TrimSpace(string(b)) != "2"
 }
 

@@ -14,6 +14,8 @@ type metrics struct {
 	fuel         *prometheus.CounterVec
 	logDropped   *prometheus.CounterVec
 	growthFailed prometheus.Counter
+	idleFaults   *prometheus.CounterVec
+	audits       *prometheus.CounterVec
 	compile      prometheus.Histogram
 	rebuilds     prometheus.Counter
 	activations  prometheus.Counter
@@ -36,6 +38,12 @@ func newMetrics(reg prometheus.Registerer, r *Runtime) (*metrics, error) {
 		growthFailed: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "routerd_plugin_growth_failures_total", Help: "Instances that could not be made for a running pool.",
 		}),
+		idleFaults: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "routerd_plugin_idle_faults_total", Help: "Guest instances thrown away because rp_idle failed.",
+		}, []string{"plugin"}),
+		audits: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "routerd_plugin_audits_total", Help: "Calls of guest modules that were to be run again, by result: equal, unequal, fault (of the second run), shed (too many at once), skipped (no memory).",
+		}, []string{"plugin", "result"}),
 		compile: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "routerd_plugin_compile_seconds", Help: "Time to validate and compile a module.",
 			Buckets: []float64{0.005, 0.02, 0.1, 0.5, 2, 5, 20, 60},
@@ -58,12 +66,26 @@ func newMetrics(reg prometheus.Registerer, r *Runtime) (*metrics, error) {
 	if reg == nil {
 		return m, nil
 	}
-	for _, c := range append(gauges, m.calls, m.faults, m.fuel, m.logDropped, m.growthFailed, m.compile, m.rebuilds, m.activations) {
+	for _, c := range append(gauges, m.calls, m.faults, m.fuel, m.logDropped, m.growthFailed, m.idleFaults, m.audits, &r.guests, m.compile, m.rebuilds, m.activations) {
 		if err := reg.Register(c); err != nil {
 			return nil, err
 		}
 	}
 	return m, nil
+}
+
+// hostNames are the names of this package's metrics that guests' ones could
+// have too, those of a histogram's parts included.
+func hostNames() []string {
+	names := []string{
+		"calls_total", "faults_total", "fuel_total", "log_dropped_total", "growth_failures_total", "idle_faults_total", "audits_total",
+		"compile_seconds", "compile_seconds_bucket", "compile_seconds_count", "compile_seconds_sum", "cache_rebuilds_total",
+		"instances", "modules", "memory_bytes", "memory_mapped_bytes",
+	}
+	for i := range names {
+		names[i] = seriesPrefix + names[i]
+	}
+	return names
 }
 
 func gauge(name, help string, value func() float64) prometheus.Collector {

@@ -25,7 +25,7 @@ func TestMetricsTellCallsFaultsAndWhatIsHeld(t *testing.T) {
 		}
 	}()
 	wasm := hostileInACall()["unreachable"].guest.Bytes()
-	s, err := rt.Stage(context.Background(), "module:test", wasm, host.Digest(wasm), nil)
+	s, err := loaded(context.Background(), rt, "module:test", wasm)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -169,7 +169,7 @@ func (o oneHandle) Resolve(fleet.PartitionKey, string) (*policy.Handle, error) {
 
 func TestMissingInALiveDecision(t *testing.T) {
 	wasm := echo("label_num.price", "-7")
-	s, err := newRuntime(t).Stage(t.Context(), "module:test", wasm, host.Digest(wasm), nil)
+	s, err := loaded(t.Context(), newRuntime(t), "module:test", wasm)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,10 +14,6 @@ import (
 	"github.com/routerd/routerd/plugins/abi"
 )
 
-// maxFrameRows is how many rows a frame is bound for, whatever the manifest
-// allows: more candidates are the fallback's.
-const maxFrameRows = 1024
-
 // module is a loaded module: checked, metered and compiled. Immutable.
 type module struct {
 	digest   string
@@ -26,7 +22,8 @@ type module struct {
 	compiled wazero.CompiledModule
 	schema   *configSchema // nil: takes no configuration
 	columns  policy.ColumnSet
-	layout   *abi.Layout
+	series   *guestSeries
+	guests   *guestCollector // where series is published
 	minPages uint32
 	start    bool
 }
@@ -101,38 +98,18 @@ func parseManifest(m *meter.Module) (*abi.Manifest, error) {
 	if manifest.Minor > hostMinor {
 		return nil, refuse(StepManifest, abi.EABI, fmt.Sprintf("minor version %d of ABI 1", manifest.Minor), fmt.Sprintf("up to %d", hostMinor))
 	}
-	what, allowed := unsupported(manifest)
-	if what == "" {
-		what, allowed = undeclared(manifest)
-	}
-	if what != "" {
-		return nil, refuse(StepManifest, abi.EManifest, clip(what, 200), allowed)
+	for _, check := range []func(*abi.Manifest) (what, allowed string){misplaced, undeclared, unpublishable} {
+		if what, allowed := check(manifest); what != "" {
+			return nil, refuse(StepManifest, abi.EManifest, clip(what, 200), allowed)
+		}
 	}
 	return manifest, nil
 }
 
-// unsupported finds what the manifest asks for and this version does not do.
-func unsupported(m *abi.Manifest) (what, allowed string) {
-	for _, k := range m.Kinds {
-		if k != abi.KindScorer {
-			return "kind " + string(k) + " is not supported by this version", string(abi.KindScorer)
-		}
-	}
-	switch {
-	case m.State != abi.StateNone:
-		return "state " + string(m.State) + " is not supported by this version", string(abi.StateNone)
-	case len(m.Metrics) > 0:
-		return "metrics are not supported by this version", "none"
-	case len(m.Traces) > 0:
-		return "traces are not supported by this version", "none"
-	}
-	for _, f := range m.RequestFields {
-		if strings.HasPrefix(f, abi.HeaderPrefix) {
-			return "request field " + f + ": no header is on the operator's list", "standard fields and config.<pointer>"
-		}
-	}
+// misplaced finds what only modules of another kind may ask for.
+func misplaced(m *abi.Manifest) (what, allowed string) {
 	for _, c := range m.Columns {
-		if c.Name == abi.ColUpstreamScore.String() {
+		if c.Name == abi.ColUpstreamScore.String() && !m.HasKind(abi.KindPicker) {
 			return "column " + c.Name + " is for pickers only", "the other columns"
 		}
 	}
@@ -168,7 +145,7 @@ func checkExports(m *meter.Module, manifest *abi.Manifest) error {
 	memory := false
 	for _, e := range m.Exports {
 		memory = memory || e.Name == "memory" && e.Kind == meter.KindMemory
-		for _, k := range []abi.Kind{abi.KindScorer, abi.KindFilter, abi.KindLoraScorer, abi.KindPicker, abi.KindPolicy} {
+		for _, k := range abi.Kinds() {
 			if e.Name == k.Export() && !manifest.HasKind(k) {
 				wrong = append(wrong, e.Name+" is exported but kind "+string(k)+" is not declared")
 			}
@@ -209,6 +186,9 @@ func (r *Runtime) load(ctx context.Context, wasm []byte, digest string) (*module
 	if err != nil {
 		return nil, err
 	}
+	if err := r.checkHeaders(manifest); err != nil {
+		return nil, err
+	}
 	pages := min(manifest.Limits.MemoryPages, r.cfg.MemoryPages)
 	if m.MemoryMin > pages {
 		return nil, refuse(StepManifest, abi.ELimit, fmt.Sprintf("memory of at least %d pages", m.MemoryMin), fmt.Sprintf("%d pages", pages))
@@ -217,30 +197,26 @@ func (r *Runtime) load(ctx context.Context, wasm []byte, digest string) (*module
 	if out.schema, err = compileSchema(manifest.ConfigSchema); err != nil {
 		return nil, err
 	}
-	present := make([]bool, len(manifest.Columns))
-	for i, c := range manifest.Columns {
-		present[i] = out.columns.Add(c.Name)
-	}
-	out.layout, err = abi.NewLayout(abi.LayoutSpec{
-		Columns: present, Fields: len(manifest.RequestFields), Capacity: min(manifest.Limits.MaxRows, maxFrameRows),
-	})
-	if err != nil {
-		return nil, refuse(StepManifest, abi.EManifest, err.Error(), "")
+	for _, c := range manifest.Columns {
+		out.columns.Add(c.Name) // one that this host does not know is absent
 	}
 	if out.compiled, err = r.build(ctx, wasm, m, pages); err != nil {
 		return nil, err
 	}
+	out.series, out.guests = newGuestSeries(manifest, digest), &r.guests
+	r.guests.add(out.series)
 	return out, nil
 }
 
 func (m *module) close() error {
+	m.guests.remove(m.series)
 	if err := m.compiled.Close(context.Background()); err != nil {
 		return fmt.Errorf("close module %s: %w", m.digest, err)
 	}
 	return nil
 }
 
-// budget is the fuel of one call.
-func (r *Runtime) budget(m *abi.Manifest, rows int) uint64 {
-	return abi.CallBudget(m.Limits.FuelBase, m.Limits.FuelPerRow, r.cfg.FuelCap, rows)
+// budget is the fuel of one call under the operator's cap.
+func (m *module) budget(ceiling uint64, rows int) uint64 {
+	return abi.CallBudget(m.manifest.Limits.FuelBase, m.manifest.Limits.FuelPerRow, ceiling, rows)
 }

@@ -8,28 +8,32 @@ import (
 	"time"
 )
 
-// pool holds the instances of one (module, configuration). Idle instances lie
-// in atomic slots; who finds none waits in order. Whoever takes the last idle
-// one has another made off the request path, by one goroutine at a time, while
-// there are fewer than the most allowed: so there is one more than were ever in
-// use at once. Safe for concurrent use.
+// pool holds the instances of one (module, configuration), of one partition
+// where the module keeps state. Idle instances lie in atomic slots; who finds
+// none waits in order. Whoever takes the last idle one has another made off the
+// request path, by one goroutine at a time, while there are fewer than the most
+// allowed: so there is one more than were ever in use at once. All idle
+// instances have frames of the pool's shape. Safe for concurrent use.
 type pool struct {
 	rt     *Runtime
 	module *module
 	config *configuration
-	filler *filler
 	log    *guestLog
+	shape  atomic.Pointer[shape]
 
 	slots   []atomic.Pointer[instance] // idle ones
 	waiting atomic.Int32               // length of line, for the fast path
 	ahead   atomic.Bool                // another may be made before it is asked for
+	tidying atomic.Bool                // an instance is being tidied up
 
 	mu      sync.Mutex // guards all below
 	alive   int        // idle, in use or in the making
 	growing bool
 	closed  bool
 	line    []*waiter // in order of arrival
-	grower  sync.WaitGroup
+	widen   int       // capacity that is being made, 0 for none
+	widened time.Time // when making a larger capacity last failed
+	work    sync.WaitGroup
 }
 
 type waiter struct {
@@ -45,12 +49,13 @@ var errPoolWait = errors.New("no instance came free in time")
 // errPoolClosed ends waiters of a pool that is being closed.
 var errPoolClosed = errors.New("the pool is closed")
 
-// newPool makes a pool around instances that are ready.
-func newPool(r *Runtime, m *module, c *configuration, log *guestLog, ready []*instance) *pool {
+// newPool makes a pool around instances that are ready and have frames of sh.
+func newPool(r *Runtime, m *module, c *configuration, log *guestLog, sh *shape, ready []*instance) *pool {
 	p := &pool{
-		rt: r, module: m, config: c, filler: newFiller(m, c), log: log,
+		rt: r, module: m, config: c, log: log,
 		slots: make([]atomic.Pointer[instance], max(r.cfg.instances(), 1)),
 	}
+	p.shape.Store(sh)
 	for i, in := range ready {
 		if i >= len(p.slots) {
 			in.close()
@@ -112,7 +117,7 @@ func (p *pool) wait(ctx context.Context) (*instance, error) {
 	p.serve()
 	p.grow()
 	p.mu.Unlock()
-	timer := time.NewTimer(p.rt.cfg.PoolWait)
+	timer := time.NewTimer(p.rt.limits.Load().PoolWait)
 	defer timer.Stop()
 	err := errPoolWait
 	select {
@@ -165,16 +170,30 @@ func (p *pool) serve() {
 
 // put gives an instance back after a good call.
 func (p *pool) put(in *instance) {
-	if p.keep(in) && p.waiting.Load() == 0 {
+	if in.shape != p.shape.Load() {
+		p.retire(in)
+		return
+	}
+	if in.tidy != nil && in.untidy() && p.tidyUp(in) {
+		return
+	}
+	p.lay(in)
+}
+
+// lay makes an instance idle, or hands it to who waits.
+func (p *pool) lay(in *instance) {
+	if p.keep(in) && p.waiting.Load() == 0 && in.shape == p.shape.Load() {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.serve()
+	p.sweep()
 }
 
 // keep lays an instance into a slot. There is always a free one: there are as
-// many slots as instances may be alive.
+// many slots as instances may be alive beside those that are being widened,
+// which lie in none.
 func (p *pool) keep(in *instance) bool {
 	for i := range p.slots {
 		if p.slots[i].Load() == nil && p.slots[i].CompareAndSwap(nil, in) {
@@ -187,6 +206,11 @@ func (p *pool) keep(in *instance) bool {
 // discard throws an instance away after a fault. Another is made at once when
 // there is no spare left or somebody waits, else when one is asked for.
 func (p *pool) discard(in *instance) {
+	p.retire(in)
+}
+
+// retire closes an instance that is to serve no more.
+func (p *pool) retire(in *instance) {
 	in.close()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -206,18 +230,19 @@ func (p *pool) grow() {
 	p.growing = true
 	p.ahead.Store(false)
 	p.alive++
-	p.grower.Go(p.makeOne)
+	p.work.Go(p.makeOne)
 }
 
 // makeOne runs on the grower's goroutine.
 func (p *pool) makeOne() {
-	in, err := contained("set up instance", func() (*instance, error) { return p.rt.newInstance(p.module, p.config, p.log) })
+	in, err := p.make(p.shape.Load())
 	if err == nil {
 		p.keep(in)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.growing = false
+	p.sweep()
 	if err != nil {
 		// What set-up did once it may refuse later, when memory is short: the
 		// next call that has to wait tries again.
@@ -232,6 +257,11 @@ func (p *pool) makeOne() {
 	}
 }
 
+// make sets an instance up.
+func (p *pool) make(sh *shape) (*instance, error) {
+	return contained("set up instance", func() (*instance, error) { return p.rt.newBound(p.module, p.config, p.log, sh) })
+}
+
 // close waits for the grower and closes the idle instances. Nobody is in a call
 // any more.
 func (p *pool) close() error {
@@ -243,7 +273,7 @@ func (p *pool) close() error {
 	p.line = nil
 	p.waiting.Store(0)
 	p.mu.Unlock()
-	p.grower.Wait()
+	p.work.Wait()
 	for in := p.idle(); in != nil; in = p.idle() {
 		in.close()
 	}

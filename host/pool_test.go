@@ -106,7 +106,7 @@ func TestConcurrentLoadsOfOneModuleMakeItOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			s, err := r.Stage(context.Background(), "module:test", good(), host.Digest(good()), nil)
+			s, err := loaded(context.Background(), r, "module:test", good())
 			if err != nil {
 				t.Error(err)
 				return

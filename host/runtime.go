@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/tetratelabs/wazero"
 
+	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/plugins/abi"
 )
 
@@ -27,6 +28,10 @@ type Runtime struct {
 	disk    *compiledCache          // nil without a cache folder
 	memory  memoryBudget
 	reserve bool
+	limits  atomic.Pointer[Limits]
+	rows    atomic.Int64 // capacity that the largest call so far asks for
+	guests  guestCollector
+	auditor *auditor
 	turn    chan struct{} // capacity 1: holds a token while a module is rewritten or loaded; guards disk
 	fills   chan struct{} // capacity 1: holds a token while a module is compiled; taken before turn
 
@@ -37,14 +42,22 @@ type Runtime struct {
 	closeErr  error
 }
 
-type poolKey struct{ module, config string }
+// poolKey names a pool: by module and configuration, and by partition where the
+// module keeps state.
+type poolKey struct {
+	module, config string
+	partition      fleet.PartitionKey
+	stateful       bool
+}
 
 // New makes a Runtime. reg may be nil: then nothing is exported.
 func New(cfg Config, log *slog.Logger, reg prometheus.Registerer) (*Runtime, error) {
-	return newRuntime(cfg, log, reg, wazero.NewRuntimeConfig())
+	return newRuntime(cfg, log, reg, wazero.NewRuntimeConfig(), overcommitFile)
 }
 
-func newRuntime(cfg Config, log *slog.Logger, reg prometheus.Registerer, rc wazero.RuntimeConfig) (*Runtime, error) {
+// newRuntime is New with an engine and with the file that tells how this machine
+// overcommits memory.
+func newRuntime(cfg Config, log *slog.Logger, reg prometheus.Registerer, rc wazero.RuntimeConfig, overcommit string) (*Runtime, error) {
 	if cfg.Compiler == nil {
 		cfg.Compiler = InProcess{}
 	}
@@ -54,8 +67,12 @@ func newRuntime(cfg Config, log *slog.Logger, reg prometheus.Registerer, rc waze
 	if !littleEndian() {
 		return nil, errors.New("make plugin runtime: this machine is big-endian; guest frames are written in place and need little-endian")
 	}
-	r := &Runtime{cfg: cfg, log: log, reserve: canReserve(), turn: make(chan struct{}, 1), fills: make(chan struct{}, 1)}
-	r.memory.limit = cfg.MemoryLimit
+	r := &Runtime{cfg: cfg, log: log, reserve: canReserve(overcommit), turn: make(chan struct{}, 1), fills: make(chan struct{}, 1)}
+	r.SetLimits(cfg.limits())
+	r.auditor = newAuditor(r)
+	if !r.reserve {
+		log.Info("guest memory is ordinary memory: address space cannot be reserved without being counted")
+	}
 	r.modules = newShared[string]((*module).close)
 	r.pools = newShared[poolKey](r.closePool)
 	var err error
@@ -86,6 +103,7 @@ func newRuntime(cfg Config, log *slog.Logger, reg prometheus.Registerer, rc waze
 func (r *Runtime) Close() error {
 	r.close.Do(func() {
 		ctx := context.Background()
+		r.auditor.close()
 		if r.engine != nil {
 			r.closeErr = r.engine.Close(ctx)
 		}
@@ -110,6 +128,18 @@ func (r *Runtime) Usage() Usage {
 	return Usage{
 		Modules: r.modules.len(), Pools: r.pools.len(), Instances: int(r.instances.Load()),
 		Memory: r.memory.used.Load(), Mapped: r.memory.mapped.Load(),
+	}
+}
+
+// sawRows remembers how many rows a call had, so that pools that are opened
+// later begin with frames that hold them.
+func (r *Runtime) sawRows(n int) {
+	capacity := int64(capacityFor(n, abi.MaxRows))
+	for {
+		old := r.rows.Load()
+		if capacity <= old || r.rows.CompareAndSwap(old, capacity) {
+			return
+		}
 	}
 }
 

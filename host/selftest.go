@@ -19,6 +19,7 @@ const (
 	roundZero    = "zero"
 	roundRandom  = "random"
 	roundHostile = "hostile"
+	roundMasked  = "masked" // random values, and rows that earlier filters dropped
 )
 
 // Measure is the fuel that a module's calls used, by rows.
@@ -48,19 +49,19 @@ func (m Measure) Declare() (base, perRow uint64) {
 
 // selfTest is ABI §7 step 7: frames of 1, 8, 64 and 1,000 rows (at most what the
 // frame holds) with zero, random and hostile columns, the last with missing
-// signals among them, on two instances. Traps,
-// unequal bits and more than 80 % of the budget are refused; so are results
-// that cannot be believed, but for hostile columns only where a row was not
-// written. What a guest sees of seeds, clock and ids looks as it does in live
-// calls and is drawn from d, so that it cannot behave for the test alone.
-func (r *Runtime) selfTest(m *module, c *configuration, on []*instance, d draw) (Measure, error) {
-	f := newFiller(m, c)
+// signals among them, and random ones with masked rows, on two instances, for
+// each kind. Traps, unequal bits and more than 80 % of the budget are refused; so
+// are results that cannot be believed, but for scores over hostile columns only
+// where a row was not written. What a guest sees of seeds, clock and ids looks as
+// it does in live calls and is drawn from d, so that it cannot behave for the
+// test alone.
+func (r *Runtime) selfTest(m *module, on []*instance, d draw) (Measure, error) {
 	var out Measure
-	for _, rows := range testRows(m.layout.Capacity) {
-		budget := r.budget(m.manifest, rows)
+	for _, rows := range testRows(on[0].shape.capacity()) {
+		budget := m.budget(r.limits.Load().FuelCap, rows)
 		most := uint64(0)
-		for _, round := range []string{roundZero, roundRandom, roundHostile} {
-			used, err := r.testFrame(m, f, on, testTable(m, rows, round, d), round, budget)
+		for _, kind := range m.manifest.Kinds {
+			used, err := r.testKind(m, on, kind, rows, d, budget)
 			if err != nil {
 				return out, err
 			}
@@ -80,60 +81,119 @@ func (r *Runtime) selfTest(m *module, c *configuration, on []*instance, d draw) 
 	return out, nil
 }
 
+// testKind runs the frames of one kind and one size and returns the most fuel
+// that one used.
+func (r *Runtime) testKind(m *module, on []*instance, kind abi.Kind, rows int, d draw, budget uint64) (most uint64, err error) {
+	for _, round := range []string{roundZero, roundRandom, roundHostile, roundMasked} {
+		c := call{kind: kind, number: kindNumber(kind), table: testTable(m, kind, rows, round, d), budget: budget, quiet: true}
+		if round == roundMasked {
+			c.mask = testMask(rows)
+		}
+		used, err := r.testFrame(m, on, &c, round)
+		if err != nil {
+			return most, err
+		}
+		most = max(most, used)
+	}
+	return most, nil
+}
+
 // testFrame runs one frame twice on each instance and compares: what a guest
-// keeps from call to call must not show.
-func (r *Runtime) testFrame(m *module, f *filler, on []*instance, t *policy.Table, round string, budget uint64) (uint64, error) {
-	where := fmt.Sprintf("%d rows, %s columns", t.Len(), round)
-	var first []uint64
-	var firstCode abi.GuestCode
+// keeps from call to call must not show, unless it says that it keeps something.
+// Then only the instances must agree.
+func (r *Runtime) testFrame(m *module, on []*instance, c *call, round string) (uint64, error) {
+	where := fmt.Sprintf("%s, %d rows, %s columns", c.kind.Export(), c.table.Len(), round)
+	var all []testResult
 	var most uint64
 	for i, in := range slices.Concat(on, on) {
-		code, used, fault := in.scoreCall(f, t, budget, 0)
+		code, used, fault := in.run(c)
 		most = max(most, used)
 		if fault != nil {
-			return most, r.testFault(m, where, fault, t.Len(), budget)
+			return most, r.testFault(m, where, fault, c)
 		}
-		scores := make([]float64, t.Len())
-		copy(scores, in.f64[m.layout.Scores/8:])
-		bits := resultBits(code, scores)
-		if i == 0 {
-			first, firstCode = bits, code
-		} else if code != firstCode || !slices.Equal(first, bits) {
+		all = append(all, testResult{code, resultBits(in, c, code)})
+		first := 0
+		if m.manifest.State == abi.StateInstance {
+			first = i / len(on) * len(on)
+		}
+		if !all[i].equal(all[first]) {
 			return most, refuse(StepSelfTest, abi.ENondeterministic, where+": calls with the same frame gave other bits", "equal bits for equal frames")
 		}
 		if code != abi.GuestOK {
 			continue
 		}
-		if _, fault := in.take(m.layout, scores, m.manifest.ScoreRange); fault != nil && (round != roundHostile || fault.Reason == reasonUnwritten) {
+		fault = in.take(c, testRoom(c))
+		if fault != nil && (round != roundHostile || fault.Reason != reasonNaN && fault.Reason != reasonRange) {
 			return most, refuse(StepSelfTest, abi.HostCode(fault.Code), where+": "+fault.Detail, "a result that can be believed")
 		}
 	}
 	return most, nil
 }
 
-func (r *Runtime) testFault(m *module, where string, fault *policy.Fault, rows int, budget uint64) error {
+// testRoom is where a result is copied to.
+func testRoom(c *call) *result {
+	keep := slices.Clone(c.mask)
+	for len(keep) < c.table.Len() {
+		keep = append(keep, 1)
+	}
+	return &result{scores: make([]float64, c.table.Len()), keep: keep}
+}
+
+// testMask keeps two rows of three, the first always.
+func testMask(rows int) []byte {
+	mask := make([]byte, rows)
+	for i := range mask {
+		if i%3 != 2 {
+			mask[i] = 1
+		}
+	}
+	return mask
+}
+
+func (r *Runtime) testFault(m *module, where string, fault *policy.Fault, c *call) error {
 	if fault.Reason != reasonFuel {
 		return refuse(StepSelfTest, abi.HostCode(fault.Code), where+": "+fault.Detail, "a call without a trap")
 	}
-	allowed := fmt.Sprintf("a call within 80 %% of the budget of %d fuel", budget)
-	if budget < r.cfg.FuelCap {
+	allowed := fmt.Sprintf("a call within 80 %% of the budget of %d fuel", c.budget)
+	if ceiling := r.limits.Load().FuelCap; c.budget < ceiling {
 		allowed += fmt.Sprintf("; declare larger limits: fuel_base is %d, fuel_per_row %d, the operator's cap %d",
-			m.manifest.Limits.FuelBase, m.manifest.Limits.FuelPerRow, r.cfg.FuelCap)
+			m.manifest.Limits.FuelBase, m.manifest.Limits.FuelPerRow, ceiling)
 	}
 	return refuse(StepSelfTest, abi.EFuel, where+": "+fault.Detail, allowed)
 }
 
-// resultBits is what two instances must agree on.
-func resultBits(code abi.GuestCode, scores []float64) []uint64 {
+// testResult is what two instances must agree on.
+type testResult struct {
+	code abi.GuestCode
+	bits []uint64
+}
+
+func (r testResult) equal(o testResult) bool { return r.code == o.code && slices.Equal(r.bits, o.bits) }
+
+// resultBits are the scores, mask bytes, pick and out-flags as a call left them,
+// in so far as its kind answers by them.
+func resultBits(in *instance, c *call, code abi.GuestCode) (bits []uint64) {
 	if code != abi.GuestOK {
 		return nil
 	}
-	bits := make([]uint64, len(scores))
-	for i, v := range scores {
-		bits[i] = math.Float64bits(v)
-		if v != v && bits[i] != abi.UnwrittenBits {
-			bits[i] = abi.CanonicalNaNBits // a NaN's payload is the engine's, not the guest's
+	n := c.table.Len()
+	kept := func(row int) bool { return c.mask == nil || c.mask[row] == 1 }
+	for row, v := range in.f64[in.shape.layout.Scores/8:][:n] {
+		b := math.Float64bits(v)
+		if v != v && b != abi.UnwrittenBits {
+			b = abi.CanonicalNaNBits // a NaN's payload is the engine's, not the guest's
 		}
+		if kept(row) && c.kind != abi.KindFilter && c.kind != abi.KindPicker {
+			bits = append(bits, b)
+		}
+	}
+	for row, b := range in.frameMask(n) {
+		if kept(row) && (c.kind == abi.KindFilter || c.kind == abi.KindPolicy) {
+			bits = append(bits, uint64(b))
+		}
+	}
+	if c.kind == abi.KindPicker || c.kind == abi.KindPolicy {
+		bits = append(bits, uint64(in.pick()), uint64(in.outFlags()))
 	}
 	return bits
 }
@@ -164,7 +224,7 @@ func freshDraw() draw { return draw{seed: rand.Uint64(), now: time.Now()} }
 func fixedDraw() draw { return draw{now: time.UnixMilli(1_750_000_000_000)} }
 
 // testTable makes a table that looks like a live one.
-func testTable(m *module, rows int, round string, d draw) *policy.Table {
+func testTable(m *module, kind abi.Kind, rows int, round string, d draw) *policy.Table {
 	t := &policy.Table{}
 	t.Reset(rows, m.columns)
 	g := &generator{x: splitMix64(d.seed ^ splitMix64(uint64(rows)) ^ uint64(len(round)))}
@@ -179,6 +239,9 @@ func testTable(m *module, rows int, round string, d draw) *policy.Table {
 	t.SetField(abi.FieldNowMs, float64(d.now.UnixMilli()))
 	t.SetField(abi.FieldDecisionID, float64(1+g.next()%maxTestDecision))
 	t.SetField(abi.FieldNTotalWorkers, float64(rows))
+	if kind == abi.KindLoraScorer { // called only where there is an adapter
+		t.SetField(abi.FieldHasLora, 1)
+	}
 	for _, name := range m.columns.Names() {
 		unit := "id"
 		if c, ok := abi.ColumnByName(name); ok {
@@ -264,5 +327,5 @@ func (r *Runtime) Measure(ctx context.Context, wasm []byte, config json.RawMessa
 		return Measure{}, err
 	}
 	defer in.close()
-	return r.selfTest(m, c, []*instance{in}, fixedDraw())
+	return r.selfTest(m, []*instance{in}, fixedDraw())
 }

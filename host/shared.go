@@ -67,6 +67,15 @@ func (s *shared[K, V]) build(ctx context.Context, key K, e *sharedEntry[V], buil
 	return v, err
 }
 
+// retain takes one more reference to a value that the caller has one of.
+func (s *shared[K, V]) retain(key K) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e, ok := s.entries[key]; ok {
+		e.refs++
+	}
+}
+
 // release gives a reference of get up; the last one closes the value.
 func (s *shared[K, V]) release(key K) error {
 	s.mu.Lock()

@@ -30,7 +30,7 @@ func NewStages(rt *Runtime, s *store.Store) *Stages { return &Stages{rt: rt, sto
 // Stage loads "module:NAME" as the name stands now, or "module:NAME@sha256:HEX"
 // whatever the name stands for. An error is a *LoadError, a *fleet.FieldError or
 // store.ErrNotFound.
-func (s *Stages) Stage(ctx context.Context, _ abi.Kind, use string, config json.RawMessage) (policy.Stage, string, error) {
+func (s *Stages) Stage(ctx context.Context, kind abi.Kind, use string, config json.RawMessage) (policy.Stage, string, error) {
 	digest, err := s.resolve(use)
 	if err != nil {
 		return nil, "", err
@@ -42,7 +42,7 @@ func (s *Stages) Stage(ctx context.Context, _ abi.Kind, use string, config json.
 	if err != nil {
 		return nil, "", fmt.Errorf("load %q: %w", use, err)
 	}
-	stage, err := s.rt.Stage(ctx, use, wasm, digest, config)
+	stage, err := s.rt.Stage(ctx, kind, use, wasm, digest, config)
 	if err != nil {
 		return nil, "", err
 	}

@@ -35,7 +35,7 @@ func TestModulesAreRewrittenAndCompiledOneAtATime(t *testing.T) {
 	r := newRuntime(t, func(c *host.Config) { c.Compiler = g })
 	load := func(ctx context.Context, i int) error {
 		wasm := Guest{Extra: fmt.Sprintf(`,"description":"%d"`, i)}.Bytes()
-		s, err := r.Stage(ctx, "module:test", wasm, host.Digest(wasm), nil)
+		s, err := loaded(ctx, r, "module:test", wasm)
 		if err != nil {
 			return err
 		}

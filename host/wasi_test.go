@@ -181,7 +181,7 @@ func logging(t *testing.T, g Guest) (policy.Scorer, *lines) {
 		t.Fatal(err)
 	}
 	wasm := g.Bytes()
-	s, err := rt.Stage(context.Background(), "module:test", wasm, host.Digest(wasm), nil)
+	s, err := loaded(context.Background(), rt, "module:test", wasm)
 	if err != nil {
 		t.Fatal(err)
 	}

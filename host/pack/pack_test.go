@@ -41,7 +41,7 @@ func TestPackedModuleLoadsWithTheMeasuredLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer rt.Close()
-	s, err := rt.Stage(context.Background(), "module:packed", wasm, report.Digest, nil)
+	s, err := rt.Stage(context.Background(), abi.KindScorer, "module:packed", wasm, report.Digest, nil)
 	if err != nil {
 		t.Fatalf("the packed module does not load: %v", err)
 	}

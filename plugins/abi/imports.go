@@ -56,7 +56,6 @@ type Import struct {
 	Results []ValType
 	Meaning string
 	Since   int
-	NotYet  bool // in the table but not in this host: refused by name
 }
 
 // Key is the name as an error or a log shows it: module.name.
@@ -67,7 +66,7 @@ func (i *Import) Key() string { return i.Module + "." + i.Name }
 // manifest, by their bare name. The caller must not change the table.
 func Imports() []Import { return importTable }
 
-// ImportByName finds an import. A caller must still look at NotYet.
+// ImportByName finds an import.
 func ImportByName(module, name string) (*Import, bool) {
 	for i := range importTable {
 		if importTable[i].Module == module && importTable[i].Name == name {
@@ -78,11 +77,11 @@ func ImportByName(module, name string) (*Import, bool) {
 }
 
 var importTable = append([]Import{
-	{ModuleRouterd, "log", params("iii"), nil, "level (0 debug, 1 info, 2 warn, 3 error), pointer, length: a line in the host's log, up to 512 bytes", 0, false},
-	{ModuleRouterd, "metric_add", params("id"), nil, "id, value: adds to a metric of the manifest", 0, true},
-	{ModuleRouterd, "metric_set", params("id"), nil, "id, value: sets a metric of the manifest", 0, true},
-	{ModuleRouterd, "trace", params("id"), nil, "id, value: a value in the decision's record, up to 8 a decision", 0, true},
-	{ModuleEnv, "abort", params("iiii"), nil, "message, file, line, column: AssemblyScript's abort; traps", 0, false},
+	{ModuleRouterd, "log", params("iii"), nil, "level (0 debug, 1 info, 2 warn, 3 error), pointer, length: a line in the host's log, up to 512 bytes", 0},
+	{ModuleRouterd, "metric_add", params("id"), nil, "place in the manifest's metrics, value: adds to it; a counter never falls", 0},
+	{ModuleRouterd, "metric_set", params("id"), nil, "place in the manifest's metrics, value: sets a gauge", 0},
+	{ModuleRouterd, "trace", params("id"), nil, "place in the manifest's traces, value: put down in the decision's record, up to 8 a decision", 0},
+	{ModuleEnv, "abort", params("iiii"), nil, "message, file, line, column: AssemblyScript's abort; traps", 0},
 }, wasiTable()...)
 
 // params reads a signature: i = i32, l = i64, d = f64.

@@ -42,6 +42,11 @@ const (
 	KindPolicy     Kind = "policy"
 )
 
+// Kinds lists every kind.
+func Kinds() []Kind {
+	return []Kind{KindScorer, KindFilter, KindLoraScorer, KindPicker, KindPolicy}
+}
+
 // Export is the name of the function that a module of this kind exports.
 func (k Kind) Export() string {
 	switch k {

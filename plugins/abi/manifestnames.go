@@ -34,11 +34,15 @@ func validField(s string) bool {
 		return true
 	}
 	if h, ok := strings.CutPrefix(s, HeaderPrefix); ok {
-		return h != "" && every(h, headerByte)
+		return IsHeaderName(h)
 	}
 	pointer, ok := ConfigPointer(s)
 	return ok && validPointer(pointer)
 }
+
+// IsHeaderName tells whether s is what RFC 9110 allows as a field name, in lower
+// case.
+func IsHeaderName(s string) bool { return s != "" && every(s, headerByte) }
 
 // headerByte takes what RFC 9110 allows in a field name, in lower case.
 func headerByte(c byte) bool {

@@ -8,8 +8,7 @@ import (
 
 // ParseManifest reads a manifest strictly: at most 64 KiB, no unknown field
 // outside ext, no field twice, strings of up to 256 printable characters, names
-// from the tables. A refusal is a *ManifestError. What this host does not do
-// yet (kinds, state, metrics, traces) parses; the host refuses it by name.
+// from the tables. A refusal is a *ManifestError.
 func ParseManifest(data []byte) (*Manifest, error) {
 	if len(data) > MaxManifestBytes {
 		return nil, refuse("manifest", fmt.Sprintf("%d bytes", len(data)), fmt.Sprintf("up to %d bytes", MaxManifestBytes))

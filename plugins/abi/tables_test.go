@@ -42,9 +42,9 @@ func TestNamesAreFoundAndUnique(t *testing.T) {
 	}
 }
 
-func TestImportsOfThisStep(t *testing.T) {
-	for name, notYet := range map[string]bool{"log": false, "metric_add": true, "metric_set": true, "trace": true} {
-		if i, ok := abi.ImportByName(abi.ModuleRouterd, name); !ok || i.NotYet != notYet || len(i.Results) != 0 {
+func TestImportsHaveTheirSignatures(t *testing.T) {
+	for name, params := range map[string]int{"log": 3, "metric_add": 2, "metric_set": 2, "trace": 2} {
+		if i, ok := abi.ImportByName(abi.ModuleRouterd, name); !ok || len(i.Params) != params || len(i.Results) != 0 {
 			t.Errorf("%s: %+v", name, i)
 		}
 	}

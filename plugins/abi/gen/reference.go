@@ -116,11 +116,7 @@ func imports(d *doc) {
 	d.line("Each call costs %d fuel, 1 more per %d bytes and %d more per element, charged before the work.\n", s.ImportBase, s.ImportBytesDivisor, s.ImportPerElement)
 	d.table("module", "name", "signature", "since", "what it does")
 	for _, i := range abi.Imports() {
-		since := fmt.Sprint(i.Since)
-		if i.NotYet {
-			since = "not yet: refused"
-		}
-		d.row(code(i.Module), code(i.Name), code("("+types(i.Params)+") -> ("+types(i.Results)+")"), since, i.Meaning)
+		d.row(code(i.Module), code(i.Name), code("("+types(i.Params)+") -> ("+types(i.Results)+")"), fmt.Sprint(i.Since), i.Meaning)
 	}
 }
 

@@ -1,0 +1,104 @@
+package host
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/plugins/abi"
+)
+
+// Limits are those of a Runtime's limits that may change while it runs.
+type Limits struct {
+	// CallDeadline bounds one call on the wall clock; looked at between slices.
+	CallDeadline time.Duration
+	// PoolWait bounds how long a call waits for an instance.
+	PoolWait time.Duration
+	// MemoryLimit bounds the guest memory of all instances together, in bytes:
+	// the size that guests see, which is at least what they touched.
+	MemoryLimit int64
+	// FuelCap bounds the fuel of one call, whatever the manifest asks for.
+	FuelCap uint64
+	// Headers are the request headers that modules may read, in lower case.
+	// Credentials are refused.
+	Headers []string
+}
+
+// maxHeaders bounds the list of headers that modules may read.
+const maxHeaders = 16
+
+// credentialHeaders are never shown to a module, not even as an id.
+func credentialHeaders() []string {
+	return []string{
+		"authorization", "proxy-authorization", "authentication-info", "proxy-authentication-info", "cookie", "set-cookie",
+		"api-key", "x-api-key", "x-goog-api-key", "x-amz-security-token", "x-auth-token", "x-access-token", "x-csrf-token",
+	}
+}
+
+// Validate refuses what is out of range, naming the key below plugins.
+func (l Limits) Validate() error {
+	switch {
+	case l.CallDeadline < time.Millisecond || l.CallDeadline > 10*time.Second:
+		return &fleet.FieldError{Field: "plugins.call_deadline", Value: l.CallDeadline.String(), Allowed: "1ms to 10s"}
+	case l.PoolWait < 0 || l.PoolWait > 10*time.Second:
+		return &fleet.FieldError{Field: "plugins.pool_wait", Value: l.PoolWait.String(), Allowed: "0s to 10s"}
+	case l.MemoryLimit < 1<<20:
+		return &fleet.FieldError{Field: "plugins.memory_limit", Value: strconv.FormatInt(l.MemoryLimit, 10), Allowed: "1 MiB or more, in bytes"}
+	case l.FuelCap < 10_000 || l.FuelCap > abi.MaxFuelBase:
+		return &fleet.FieldError{Field: "plugins.fuel_cap", Value: strconv.FormatUint(l.FuelCap, 10), Allowed: "10000 to 1000000000"}
+	case len(l.Headers) > maxHeaders:
+		return &fleet.FieldError{Field: "plugins.headers", Value: fmt.Sprintf("%d names", len(l.Headers)), Allowed: fmt.Sprintf("up to %d", maxHeaders)}
+	}
+	for i, h := range l.Headers {
+		field := "plugins.headers[" + strconv.Itoa(i) + "]"
+		switch {
+		case !abi.IsHeaderName(h) || len(h) > 64:
+			return &fleet.FieldError{Field: field, Value: clip(h, 80), Allowed: "a header's name in lower case, up to 64 bytes"}
+		case slices.Contains(credentialHeaders(), h):
+			return &fleet.FieldError{Field: field, Value: h, Allowed: "headers that carry no credential"}
+		case slices.Contains(l.Headers[:i], h):
+			return &fleet.FieldError{Field: field, Value: h, Allowed: "each header once"}
+		}
+	}
+	return nil
+}
+
+// SetLimits changes the limits at once for every call, wait and load that begins
+// from now on; what runs keeps its own. They must be valid. A memory limit below
+// what is in use takes nothing away: only growth and new instances are refused.
+// A fuel cap below what a loaded module declares makes its large calls end for
+// lack of fuel. A header that is no longer on the list reads 0 in modules that
+// are loaded, since requests no longer bring it. Safe for concurrent use.
+func (r *Runtime) SetLimits(l Limits) {
+	l.Headers = slices.Clone(l.Headers)
+	r.limits.Store(&l)
+	r.memory.limit.Store(l.MemoryLimit)
+}
+
+// Limits are the limits that hold now. The caller must not change the list.
+func (r *Runtime) Limits() Limits { return *r.limits.Load() }
+
+// checkHeaders refuses a module that reads a header which is not on the
+// operator's list.
+func (r *Runtime) checkHeaders(m *abi.Manifest) error {
+	allowed := r.limits.Load().Headers
+	for i, f := range m.RequestFields {
+		name, ok := strings.CutPrefix(f, abi.HeaderPrefix)
+		if !ok || slices.Contains(allowed, name) {
+			continue
+		}
+		what := fmt.Sprintf("request_fields[%d] %s: the header is not in plugins.headers", i, clip(f, 80))
+		if slices.Contains(credentialHeaders(), name) {
+			what = fmt.Sprintf("request_fields[%d] %s: the header carries a credential", i, f)
+		}
+		list := "none"
+		if len(allowed) > 0 {
+			list = strings.Join(allowed, ", ")
+		}
+		return refuse(StepManifest, abi.EManifest, what, "headers of the operator's list: "+list)
+	}
+	return nil
+}

@@ -1,0 +1,66 @@
+package host
+
+import (
+	"fmt"
+
+	"github.com/routerd/routerd/plugins/abi"
+)
+
+// When a guest is given time to tidy up: after so many calls, or when its memory
+// has grown by so much.
+const (
+	tidyCalls  = 1000
+	tidyGrowth = 1 << 20 // bytes
+	// tidyLate is how many times that it may be late because no other instance
+	// is idle.
+	tidyLate = 4
+)
+
+// untidy tells whether rp_idle is due.
+func (in *instance) untidy() bool {
+	return in.calls >= tidyCalls || in.size-in.tidied >= tidyGrowth
+}
+
+// overdue tells whether rp_idle is late.
+func (in *instance) overdue() bool {
+	return in.calls >= tidyLate*tidyCalls || in.size-in.tidied >= tidyLate*tidyGrowth
+}
+
+// tidyUp has rp_idle called off the request path, for one instance of the pool
+// at a time and never while somebody waits for one; false when that is not now.
+// Where no other instance is idle it is put off, for a while.
+func (p *pool) tidyUp(in *instance) bool {
+	if p.waiting.Load() > 0 || !p.anyIdle() && !in.overdue() || !p.tidying.CompareAndSwap(false, true) {
+		return false
+	}
+	p.work.Go(func() {
+		defer p.tidying.Store(false)
+		if err := in.tidyUp(); err != nil {
+			p.rt.metrics.idleFaults.WithLabelValues(p.module.manifest.Name).Inc()
+			p.discard(in)
+			return
+		}
+		p.lay(in)
+	})
+	return true
+}
+
+// tidyUp calls rp_idle.
+func (in *instance) tidyUp() error {
+	in.begin(abi.FuelIdle, 0)
+	in.said, in.quiet = nil, false
+	in.busy = stackOf(in.tidy)
+	err := in.tidy.CallWithStack(in.carrier, in.stack[:])
+	if err == nil && in.busy.size() > maxNativeStack {
+		err = errStack
+	}
+	in.flush()
+	if err != nil {
+		return fmt.Errorf("rp_idle: %s", in.trapText(err))
+	}
+	if !in.view() {
+		return fmt.Errorf("rp_idle: %w", errFrameGone)
+	}
+	in.calls, in.tidied = 0, in.size
+	return nil
+}

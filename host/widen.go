@@ -1,0 +1,76 @@
+package host
+
+import (
+	"time"
+)
+
+// A fleet that outgrows the frames of a pool gets larger ones in the background:
+// new instances are bound, then they take the place of all others at once. Until
+// then calls with more rows than fit are the fallback's.
+
+// widenAgain is how long a pool waits after it could not get larger frames.
+const widenAgain = time.Second
+
+// widenTo has the frames made that n rows need, unless that is under way or not
+// allowed.
+func (p *pool) widenTo(n int) {
+	capacity := capacityFor(n, p.module.manifest.Limits.MaxRows)
+	if capacity == 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || p.widen != 0 || capacity <= p.shape.Load().capacity() || time.Since(p.widened) < widenAgain {
+		return
+	}
+	p.widen = capacity
+	replaced := max(p.alive, 1)
+	p.work.Go(func() { p.makeWider(capacity, replaced) })
+}
+
+// makeWider runs on a goroutine of the pool. It makes as many instances as there
+// are, fewer where memory is short.
+func (p *pool) makeWider(capacity, most int) {
+	sh, err := newShape(p.module, p.config, capacity)
+	var made []*instance
+	for err == nil && len(made) < most {
+		var in *instance
+		if in, err = p.make(sh); err == nil {
+			made = append(made, in)
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.widen = 0
+	if len(made) == 0 {
+		p.widened = time.Now()
+		p.rt.metrics.growthFailed.Inc()
+		return
+	}
+	p.shape.Store(sh)
+	p.sweep()
+	for _, in := range made {
+		if p.alive >= len(p.slots) { // others are in use: they go when they come back
+			in.close()
+			continue
+		}
+		p.alive++
+		p.keep(in)
+	}
+	p.ahead.Store(p.alive < len(p.slots) && !p.growing)
+	p.serve()
+	if len(p.line) > 0 {
+		p.grow()
+	}
+}
+
+// sweep closes idle instances of another shape than the pool's. p.mu is held.
+func (p *pool) sweep() {
+	now := p.shape.Load()
+	for i := range p.slots {
+		if in := p.slots[i].Load(); in != nil && in.shape != now && p.slots[i].CompareAndSwap(in, nil) {
+			in.close()
+			p.alive--
+		}
+	}
+}
