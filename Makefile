@@ -51,6 +51,10 @@ fuzz: deps ## Run each fuzz test for FUZZTIME (20s)
 e2e: plugins ## Run the tests tagged e2e: small sizes, official Python clients
 	scripts/e2e.sh e2e
 
+.PHONY: soak
+soak: plugins ## Run the tests that have a full size (tag soak) in it: about an hour
+	E2E_TIMEOUT=$${E2E_TIMEOUT:-120m} scripts/e2e.sh e2e,soak
+
 .PHONY: bench
 bench: deps ## Run the benchmarks (PKG, BENCH, BENCHTIME, COUNT)
 	go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -count $(COUNT) -timeout 60m $(PKG)

@@ -215,8 +215,8 @@ func pointerChase(rnd *rand.Rand, _ [][]byte) Specimen {
 // pageTouching grows in steps as long as it can and writes to the new memory,
 // every so many bytes, once or for ever; or it does not even write.
 func pageTouching(rnd *rand.Rand, _ [][]byte) Specimen {
-	pages, step := oneOf(rnd, 8, 64, 256, 1024), between(rnd, 1, 80)
-	stride := oneOf(rnd, 0, 64, 4096, 65_536)
+	pages, step := oneOf(rnd, 8, 64, 1024, 1024), between(rnd, 1, 80)
+	stride := oneOf(rnd, 0, 0, 64, 4096, 65_536)
 	grow := asm.Block(asm.Loop(asm.I32(int32(step)), asm.Op(0x40, 0), asm.I32(-1), asm.Op(asm.I32Eq), asm.BrIf(1), asm.Br(0)))
 	touch := asm.Cat(
 		asm.Op(0x3f, 0), asm.I32(16), asm.Op(asm.I32Shl), asm.Set(1), // the size in bytes

@@ -1,0 +1,91 @@
+package host_test
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/routerd/routerd/host"
+	"github.com/routerd/routerd/host/smith"
+)
+
+// TestHostileModules takes a part of the generator's sequence through load and
+// calls: 60 here, 500 under the tag e2e, 10,000 under e2e and soak.
+func TestHostileModules(t *testing.T) {
+	h := newHostileRun(t, hostileMemory, hostileExamples(t)...)
+	loads := 0
+	before := heapNow()
+	for n := hostileFrom; n < hostileFrom+hostileModules; n++ {
+		sp := h.specimen(n)
+		if sp.Want.Loads {
+			loads++
+		}
+		failed := t.Failed()
+		if h.take(t, sp); t.Failed() && !failed {
+			t.Errorf("the first to fail is module %d of the sequence: %s", n, sp.Name)
+		}
+	}
+	if after := heapNow(); after > before+32<<20 {
+		t.Errorf("heap: %d MiB after all modules, %d MiB before", after>>20, before>>20)
+	}
+	if missing := h.stepsUnseen(); len(missing) > 0 && hostileModules >= 500 {
+		t.Errorf("no module was refused at the steps %q", missing)
+	}
+	t.Logf("%d modules, of which %d must load; at most %d MiB with guests; %d kinds of endings:\n%s",
+		hostileModules, loads, h.peak>>20, len(h.endings), strings.Join(slices.Sorted(maps.Keys(h.endings)), "\n"))
+}
+
+// TestEachStaticLimitBitesAtItsNumber loads a module right at each limit of the
+// ABI and sees one beyond it refused at the step that holds the limit.
+func TestEachStaticLimitBitesAtItsNumber(t *testing.T) {
+	h := newHostileRun(t, host.DefaultConfig().MemoryLimit)
+	for _, b := range smith.Bounds() {
+		t.Run(b.Name, func(t *testing.T) {
+			h.take(t, smith.Specimen{Family: b.Name, Name: b.Name, Bytes: b.Module(b.Most), Want: smith.Want{Loads: true}})
+			h.take(t, smith.Specimen{Family: b.Name, Name: b.Name, Bytes: b.Module(b.Most + 1), Want: smith.Want{Refused: []smith.Refusal{{Step: b.Step, Code: b.Code}}}})
+		})
+	}
+}
+
+// stepsUnseen are the steps that can refuse a module's bytes and refused none.
+func (h *hostileRun) stepsUnseen() []string {
+	unseen := slices.Clone(hostileSteps)
+	for ending := range h.endings {
+		_, step, _ := strings.Cut(ending, " at ")
+		unseen = slices.DeleteFunc(unseen, func(s string) bool { return s == step })
+	}
+	return unseen
+}
+
+func heapNow() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// hostileExamples are real modules to damage: those that make plugins built,
+// where the run has them.
+func hostileExamples(t *testing.T) (examples [][]byte) {
+	t.Helper()
+	dir := os.Getenv("ROUTERD_PLUGINS")
+	if dir == "" {
+		return nil
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*.wasm"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		examples = append(examples, b)
+	}
+	return examples
+}
