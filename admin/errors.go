@@ -124,6 +124,8 @@ func classified(err error) *failure {
 		{store.ErrTooLarge, CodeTooLarge, host.StepSize},
 		{store.ErrDigest, Code(abi.EDigest), host.StepDigest},
 		{store.ErrInUse, CodeConflict, "in_use"},
+		{store.ErrOwned, CodeConflict, "source"},
+		{host.ErrCompiledCache, CodeUnavailable, host.StepCompile},
 		{host.ErrNoPolicy, CodeNotFound, ""},
 		{host.ErrNoRevision, CodeNotFound, ""},
 		{host.ErrNoHistory, CodeConflict, "no_history"},

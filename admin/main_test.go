@@ -24,6 +24,7 @@ import (
 	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/host"
+	"github.com/routerd/routerd/host/library"
 	"github.com/routerd/routerd/host/store"
 )
 
@@ -42,9 +43,13 @@ type bench struct {
 	server *admin.Server
 	core   *core.SelectionCore
 	source *host.PolicySource
+	lib    *library.Library
+	store  *store.Store
 	log    *buffer
 	kv     kvs
 	reg    *prometheus.Registry
+
+	plugins *prometheus.Registry // what the plugin runtime counts
 
 	mu       sync.Mutex
 	notReady error
@@ -110,12 +115,16 @@ func (b *bench) setReady(err error) {
 
 func (b *bench) modulesDir() string { return filepath.Join(b.dir, "modules") }
 
+func (b *bench) compiledDir() string { return filepath.Join(b.dir, "compiled") }
+
 func (b *bench) parts(t testing.TB) (p admin.Parts) {
 	t.Helper()
 	discard := slog.New(slog.DiscardHandler)
 	hc := host.DefaultConfig()
 	hc.CallDeadline = 5 * time.Second // a crowded machine misses 10 ms
-	rt, err := host.New(hc, discard, nil)
+	hc.CacheDir = b.compiledDir()
+	b.plugins = prometheus.NewRegistry()
+	rt, err := host.New(hc, discard, b.plugins)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,6 +133,7 @@ func (b *bench) parts(t testing.TB) (p admin.Parts) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	b.store = modules
 	b.source, err = host.OpenPolicySource(t.Context(), rt, modules, host.PolicyConfig{Dir: filepath.Join(b.dir, "policies")}, discard)
 	if err != nil {
 		t.Fatal(err)
@@ -144,8 +154,12 @@ func (b *bench) parts(t testing.TB) (p admin.Parts) {
 	}
 	b.kv = kvs{}
 	b.reg = prometheus.NewRegistry()
+	b.lib, err = library.New(modules, rt, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	return admin.Parts{
-		Modules: modules, Policies: b.source, Workers: reconciler, WorkerSource: workers, Partitions: b.core, Kv: b.kv,
+		Modules: b.lib, Policies: b.source, Workers: reconciler, WorkerSource: workers, Partitions: b.core, Kv: b.kv,
 		Decisions: b.core.Decisions(), Metrics: b.reg, Config: b, Ready: b.ready,
 	}
 }
@@ -182,6 +196,15 @@ func newBench(t testing.TB, change ...func(*admin.Config, *admin.Parts)) *bench 
 		}
 	})
 	return b
+}
+
+// stored puts a module that the API would refuse: one that loaded when it was
+// put.
+func (b *bench) stored(t testing.TB, name string, wasm []byte) {
+	t.Helper()
+	if _, _, err := b.store.Put(name, bytes.NewReader(wasm), ""); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // answer is what the API said.

@@ -1,27 +1,28 @@
 package admin
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"strings"
-	"time"
 
 	"github.com/valyala/fasthttp"
 
 	"github.com/routerd/routerd/host"
+	"github.com/routerd/routerd/host/library"
 	"github.com/routerd/routerd/host/store"
 	"github.com/routerd/routerd/plugins/abi"
 )
 
 type moduleList struct {
-	Modules []store.Module `json:"modules"`
+	Modules   []store.Module  `json:"modules"`
+	Directory *library.Status `json:"directory,omitempty"` // nil without a module directory
 }
 
 // moduleView is a module with what its manifest says.
 type moduleView struct {
 	store.Module
 	DryRun        bool            `json:"dry_run,omitempty"`
+	Checked       host.Checked    `json:"checked,omitempty"` // how far the load pipeline went; of PUT alone
 	Title         string          `json:"manifest_name"`
 	Version       string          `json:"version"`
 	Description   string          `json:"description,omitempty"`
@@ -67,37 +68,43 @@ func describe(m store.Module, info *host.Info) moduleView {
 }
 
 func (s *Server) listModules(_ context.Context, x *exchange) error {
-	return x.reply(fasthttp.StatusOK, moduleList{append([]store.Module{}, s.parts.Modules.List()...)})
+	list := moduleList{Modules: append([]store.Module{}, s.parts.Modules.List()...)}
+	if st, ok := s.parts.Modules.Directory(); ok {
+		list.Directory = &st
+	}
+	return x.reply(fasthttp.StatusOK, list)
 }
 
-func (s *Server) putModule(_ context.Context, x *exchange) error {
+func (s *Server) putModule(ctx context.Context, x *exchange) error {
 	dry, err := x.flag("dry_run")
 	if err != nil {
 		return err
 	}
 	body := x.rc.Request.Body()
-	info, err := host.Inspect(body)
 	x.digest = host.Digest(body)
-	want := wantedDigest(x.query.Get("sha256"))
-	if want != "" && want != x.digest {
-		return &failure{
-			Code: Code(abi.EDigest), Message: "the bytes do not have the declared digest",
-			Details: Details{Step: host.StepDigest, Item: x.digest, Allowed: clip(want)},
-		}
+	if err := declared(x.query.Get("sha256"), x.digest); err != nil {
+		return err
 	}
+	done, err := s.parts.Modules.Put(ctx, x.name, body, dry)
 	if err != nil {
 		return err
 	}
-	if dry {
-		v := describe(store.Module{Name: x.name, Digest: info.Digest, Size: int64(info.Size), At: time.Now().UTC()}, info)
-		v.DryRun = true
-		return x.reply(fasthttp.StatusOK, v)
+	v := describe(done.Module, done.Info)
+	v.DryRun, v.Checked = dry, done.Checked
+	return x.reply(putStatus(done.Created), v)
+}
+
+// declared compares the digest that the caller declared, if any, with what the
+// bytes have.
+func declared(query, have string) error {
+	want := wantedDigest(query)
+	if want == "" || want == have {
+		return nil
 	}
-	m, created, err := s.parts.Modules.Put(x.name, bytes.NewReader(body), want)
-	if err != nil {
-		return err
+	return &failure{
+		Code: Code(abi.EDigest), Message: "the bytes do not have the declared digest",
+		Details: Details{Step: host.StepDigest, Item: have, Allowed: clip(want)},
 	}
-	return x.reply(putStatus(created), describe(m, info))
 }
 
 // wantedDigest reads ?sha256=, with or without its prefix.

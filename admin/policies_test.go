@@ -93,9 +93,9 @@ func TestARollbackWithoutHistoryIsAConflict(t *testing.T) {
 func TestO2_ARefusedRevisionChangesNothing(t *testing.T) {
 	b := newBench(t)
 	b.worker(t, fleet.Record{Name: "w1", URL: "http://127.0.0.1:9"})
-	b.call(t, "PUT", "/v1/modules/trap", Guest{Name: "trap", Start: Op(0x00)}.Bytes()).into(t, http.StatusCreated, nil)
-	b.call(t, "PUT", "/v1/modules/old", Guest{Name: "old", ABI: I32(2 << 16)}.Bytes()).into(t, http.StatusCreated, nil)
-	b.call(t, "PUT", "/v1/modules/nan", Guest{Name: "nan", Score: I32(-3)}.Bytes()).into(t, http.StatusCreated, nil)
+	b.stored(t, "trap", Guest{Name: "trap", Start: Op(0x00)}.Bytes())
+	b.stored(t, "old", Guest{Name: "old", ABI: I32(2 << 16)}.Bytes())
+	b.stored(t, "nan", Guest{Name: "nan", Score: I32(-3)}.Bytes())
 	for _, c := range []struct {
 		body   string
 		status int

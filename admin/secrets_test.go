@@ -7,17 +7,18 @@ import (
 	"testing"
 
 	"github.com/routerd/routerd/admin"
+	"github.com/routerd/routerd/host/library"
 	"github.com/routerd/routerd/host/store"
 )
 
 // panics stands in for a store with a bug.
-type panics struct{ *store.Store }
+type panics struct{ *library.Library }
 
 func (panics) List() []store.Module { panic("Bearer sk-CANARY-1") }
 
 func TestT3_NoSecretLeavesTheAPI(t *testing.T) {
 	b := newBench(t, func(_ *admin.Config, p *admin.Parts) {
-		p.Modules = panics{p.Modules.(*store.Store)}
+		p.Modules = panics{p.Modules.(*library.Library)}
 	})
 	var said []string
 	keep := func(a answer) answer {

@@ -3,7 +3,6 @@ package admin
 import (
 	"context"
 	"errors"
-	"io"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -13,16 +12,18 @@ import (
 	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/host"
+	"github.com/routerd/routerd/host/library"
 	"github.com/routerd/routerd/host/store"
 )
 
-// Modules keeps guest modules by name.
+// Modules keeps guest modules by name; what is put is checked first.
 type Modules interface {
-	Put(name string, r io.Reader, want string) (m store.Module, created bool, err error)
+	Put(ctx context.Context, name string, wasm []byte, dry bool) (library.Stored, error)
 	Get(name string) (store.Module, error)
 	List() []store.Module
 	Bytes(digest string) ([]byte, error)
 	Delete(name string) error
+	Directory() (library.Status, bool)
 }
 
 // Policies keeps policies with their revisions.
@@ -92,7 +93,7 @@ type Parts struct {
 }
 
 var (
-	_ Modules      = (*store.Store)(nil)
+	_ Modules      = (*library.Library)(nil)
 	_ Policies     = (*host.PolicySource)(nil)
 	_ WorkerList   = (*catalog.Reconciler)(nil)
 	_ WorkerSource = (*api.Source)(nil)

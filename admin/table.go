@@ -18,17 +18,17 @@ func routes(metricsPublic bool) []route {
 	const get, put, post, del = fasthttp.MethodGet, fasthttp.MethodPut, fasthttp.MethodPost, fasthttp.MethodDelete
 	ok, created, none := fasthttp.StatusOK, fasthttp.StatusCreated, fasthttp.StatusNoContent
 	return []route{
-		{method: get, pattern: "/v1/modules", out: moduleList{}, status: []int{ok}, handle: (*Server).listModules, doc: "Lists the stored modules by name."},
+		{method: get, pattern: "/v1/modules", out: moduleList{}, status: []int{ok}, handle: (*Server).listModules, doc: "Lists the stored modules by name, with the source that each name belongs to, and how the module directory stands."},
 		{
 			method: put, pattern: "/v1/modules/{name}", body: moduleBody, in: []byte{}, out: moduleView{}, status: []int{created, ok}, handle: (*Server).putModule,
 			query: []param{
 				{"sha256", "the digest that the bytes must have, 64 hexadecimal digits with or without \"sha256:\""},
-				{"dry_run", "true checks the module and stores nothing"},
+				{"dry_run", "true takes the module through the whole load pipeline and keeps nothing"},
 			},
-			doc: "Checks a module (the body, at most 8 MiB) and stores it under the name; 200 when the name has these bytes already or nothing is stored.",
+			doc: "Takes a module (the body, at most 8 MiB) through the load pipeline and then stores it under the name; 200 when the name has these bytes already or nothing is stored. `checked` is `configured`, or `load` where the module has no default configuration: then setting it up and the self-test are left to the policy.",
 		},
 		{method: get, pattern: "/v1/modules/{name}", out: moduleView{}, status: []int{ok}, handle: (*Server).showModule, doc: "Describes a module."},
-		{method: del, pattern: "/v1/modules/{name}", status: []int{none}, handle: (*Server).deleteModule, doc: "Removes a module; one that a kept policy revision uses is refused."},
+		{method: del, pattern: "/v1/modules/{name}", status: []int{none}, handle: (*Server).deleteModule, doc: "Removes a module; one that a kept policy revision uses, or that is from the module directory, is refused."},
 
 		{method: get, pattern: "/v1/policies", out: policyList{}, status: []int{ok}, handle: (*Server).listPolicies, doc: "Lists the policies by name, with their revisions but not their specifications."},
 		{

@@ -129,12 +129,20 @@ func (c *compiledCache) check(key string) entryState {
 	return entryWhole
 }
 
-// drop forgets key and its compiled form.
+// drop forgets key, and its compiled form unless another key has the same:
+// modules that differ in what is not executed share one.
 func (c *compiledCache) drop(key string) {
-	if e, _ := c.read(key); e.File != "" {
-		_ = os.RemoveAll(c.form(e.File))
-	}
+	dropped, _ := c.read(key)
 	_ = os.RemoveAll(c.marker(key))
+	if dropped.File == "" || strings.ContainsAny(dropped.File, `/\`) {
+		return
+	}
+	for _, e := range c.entries() {
+		if e.File == dropped.File {
+			return
+		}
+	}
+	_ = os.RemoveAll(c.form(dropped.File))
 }
 
 // forget drops what was compiled from the module with a digest.

@@ -49,34 +49,62 @@ func (c *compiledCache) compile(ctx context.Context, comp Compiler, original, re
 
 // publish moves a compiled form in, marks it and drops what is too much.
 func (c *compiledCache) publish(key string, m compiledForm) error {
-	sum, err := sumOf(m.path())
-	if err != nil {
-		return unusable("read compiled module", err)
+	entry, there := c.sameForm(m.name)
+	if !there {
+		var err error
+		if entry, err = c.moveIn(m); err != nil {
+			return err
+		}
 	}
-	st, err := os.Lstat(m.path())
-	if err != nil {
-		return unusable("read compiled module", err)
-	}
-	mark, err := json.Marshal(compiledEntry{Key: key, Module: m.module, File: m.name, Sum: sum, Size: st.Size()})
+	entry.Key, entry.Module = key, m.module
+	mark, err := json.Marshal(entry)
 	if err != nil {
 		return fmt.Errorf("mark compiled module: %w", err)
 	}
 	if err := os.WriteFile(filepath.Join(m.tmp, "marker"), mark, 0o600); err != nil {
 		return unusable("mark compiled module", err)
 	}
-	if err := os.MkdirAll(filepath.Join(c.dir, engineFolder()), 0o700); err != nil {
-		return unusable("make compiled cache", err)
-	}
-	clearFolder(c.form(m.name))
 	clearFolder(c.marker(key))
-	if err := os.Rename(m.path(), c.form(m.name)); err != nil {
-		return unusable("keep compiled module", err)
-	}
 	if err := os.Rename(filepath.Join(m.tmp, "marker"), c.marker(key)); err != nil {
 		return unusable("mark compiled module", err)
 	}
 	c.trim(key)
 	return nil
+}
+
+// sameForm finds a form that is there and whole, because a module that differs
+// only in what is not executed was compiled before. It stays: its own marker
+// has its checksum.
+func (c *compiledCache) sameForm(name string) (compiledEntry, bool) {
+	for _, e := range c.entries() {
+		if e.File != name {
+			continue
+		}
+		if sum, err := sumOf(c.form(name)); err == nil && sum == e.Sum {
+			return e, true
+		}
+	}
+	return compiledEntry{}, false
+}
+
+// moveIn moves a form to its place and says what it looks like.
+func (c *compiledCache) moveIn(m compiledForm) (compiledEntry, error) {
+	sum, err := sumOf(m.path())
+	if err != nil {
+		return compiledEntry{}, unusable("read compiled module", err)
+	}
+	st, err := os.Lstat(m.path())
+	if err != nil {
+		return compiledEntry{}, unusable("read compiled module", err)
+	}
+	if err := os.MkdirAll(filepath.Join(c.dir, engineFolder()), 0o700); err != nil {
+		return compiledEntry{}, unusable("make compiled cache", err)
+	}
+	clearFolder(c.form(m.name))
+	if err := os.Rename(m.path(), c.form(m.name)); err != nil {
+		return compiledEntry{}, unusable("keep compiled module", err)
+	}
+	return compiledEntry{File: m.name, Sum: sum, Size: st.Size()}, nil
 }
 
 // clearFolder removes a folder that stands where a file belongs.

@@ -15,7 +15,7 @@ import (
 	"github.com/routerd/routerd/catalog/api"
 	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/host"
-	"github.com/routerd/routerd/host/store"
+	"github.com/routerd/routerd/host/library"
 	"github.com/routerd/routerd/internal/config"
 	"github.com/routerd/routerd/prompt"
 )
@@ -48,7 +48,7 @@ func (r *readiness) check() error {
 type adminParts struct {
 	fx.In
 
-	Modules   *store.Store
+	Modules   *library.Library
 	Policies  *host.PolicySource
 	Workers   *catalog.Reconciler
 	Tokenizer *prompt.Tokenizer

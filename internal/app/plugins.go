@@ -9,6 +9,7 @@ import (
 	"go.uber.org/fx"
 
 	"github.com/routerd/routerd/host"
+	"github.com/routerd/routerd/host/library"
 	"github.com/routerd/routerd/host/store"
 	"github.com/routerd/routerd/internal/config"
 )
@@ -17,10 +18,13 @@ import (
 func pluginsModule(ctx context.Context) fx.Option {
 	return fx.Module("plugins",
 		fx.Provide(newRuntime),
-		fx.Provide(func(opened *closers, rt *host.Runtime, modules *store.Store, cfg config.Config, d *dataDir, log *slog.Logger) (*host.PolicySource, error) {
+		fx.Provide(func(rt *host.Runtime, modules *store.Store, cfg config.Config, log *slog.Logger, reg prometheus.Registerer) (*library.Library, moduleDir, error) {
+			return newLibrary(ctx, rt, modules, cfg, log, reg)
+		}),
+		fx.Provide(func(opened *closers, rt *host.Runtime, modules *store.Store, _ *library.Library, cfg config.Config, d *dataDir, log *slog.Logger) (*host.PolicySource, error) {
 			return newPolicySource(ctx, opened, rt, modules, cfg, d, log)
 		}),
-		fx.Invoke(followPolicies),
+		fx.Invoke(followModuleDir, followPolicies),
 	)
 }
 

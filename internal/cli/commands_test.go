@@ -23,8 +23,8 @@ func TestModulesArePutListedAndRemoved(t *testing.T) {
 	wasm := wasmtest.Guest{}.Bytes()
 	file := r.file(t, "m.wasm", wasm)
 	digest := host.Digest(wasm)
-	has(t, r.run(t, "module put mine %q --dry-run", file), "NAME DIGEST SIZE KINDS COLUMNS", "mine "+digest)
-	has(t, r.run(t, "module list"), "NAME DIGEST SIZE SINCE")
+	has(t, r.run(t, "module put mine %q --dry-run", file), "NAME DIGEST SIZE KINDS COLUMNS CHECKED", "mine "+digest)
+	has(t, r.run(t, "module list"), "NAME DIGEST SIZE SOURCE SINCE")
 	has(t, r.run(t, "module put mine %q --sha256 "+digest, file), "NAME DIGEST", "mine "+digest)
 	has(t, r.run(t, "module list"), "NAME DIGEST", "mine "+digest[:19]+" ")
 	var got struct{ Modules []struct{ Name string } }

@@ -23,6 +23,7 @@ import (
 	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/host"
+	"github.com/routerd/routerd/host/library"
 	"github.com/routerd/routerd/host/store"
 	"github.com/routerd/routerd/internal/cli"
 )
@@ -70,6 +71,8 @@ func start(t *testing.T) *router {
 	t.Cleanup(func() { _ = rt.Close() })
 	modules, err := store.Open(filepath.Join(r.dir, "modules"))
 	must(err)
+	lib, err := library.New(modules, rt, nil)
+	must(err)
 	policies, err := host.OpenPolicySource(t.Context(), rt, modules, host.PolicyConfig{Dir: filepath.Join(r.dir, "policies")}, log)
 	must(err)
 	t.Cleanup(func() { _ = policies.Close() })
@@ -81,7 +84,7 @@ func start(t *testing.T) *router {
 	cfg.Token, err = admin.LoadOrMakeToken(filepath.Join(r.dir, "admin.token"))
 	must(err)
 	srv, err := admin.New(cfg, admin.Parts{
-		Modules: modules, Policies: policies, Workers: reconciler, WorkerSource: workers, Partitions: r.core, Kv: nothing{},
+		Modules: lib, Policies: policies, Workers: reconciler, WorkerSource: workers, Partitions: r.core, Kv: nothing{},
 		Decisions: r.core.Decisions(), Metrics: prometheus.NewRegistry(), Config: r, Ready: func() error { return nil },
 	}, log)
 	must(err)

@@ -19,6 +19,14 @@ type module struct {
 	At      time.Time `json:"at"`
 	Kinds   []string  `json:"kinds"`
 	Columns []string  `json:"columns"`
+	Source  string    `json:"source"`
+	Checked string    `json:"checked"`
+}
+
+// directory is how the router's module directory stands.
+type directory struct {
+	Path  string `json:"path"`
+	Error string `json:"error"`
 }
 
 func moduleCommand() *cobra.Command {
@@ -45,12 +53,16 @@ func modulePath(name string) string { return "/v1/modules/" + url.PathEscape(nam
 
 func listModules(ctx context.Context, c *call) error {
 	return show(ctx, c, "/v1/modules", func(w io.Writer, got struct {
-		Modules []module `json:"modules"`
+		Modules   []module   `json:"modules"`
+		Directory *directory `json:"directory"`
 	},
 	) {
-		row(w, "NAME", "DIGEST", "SIZE", "SINCE")
+		row(w, "NAME", "DIGEST", "SIZE", "SOURCE", "SINCE")
 		for _, m := range got.Modules {
-			row(w, m.Name, short(m.Digest), m.Size, m.At.Format(time.RFC3339))
+			row(w, m.Name, short(m.Digest), m.Size, m.Source, m.At.Format(time.RFC3339))
+		}
+		if d := got.Directory; d != nil && d.Error != "" {
+			fmt.Fprintf(w, "The files of %s are not in force: %s\n", d.Path, d.Error)
 		}
 	})
 }
@@ -78,13 +90,13 @@ func modulePut(t *target) *cobra.Command {
 				path += "?" + query.Encode()
 			}
 			return send(ctx, c, "PUT", path, wasm, func(w io.Writer, m module) {
-				row(w, "NAME", "DIGEST", "SIZE", "KINDS", "COLUMNS")
-				row(w, m.Name, m.Digest, m.Size, strings.Join(m.Kinds, ","), strings.Join(m.Columns, ","))
+				row(w, "NAME", "DIGEST", "SIZE", "KINDS", "COLUMNS", "CHECKED")
+				row(w, m.Name, m.Digest, m.Size, strings.Join(m.Kinds, ","), strings.Join(m.Columns, ","), m.Checked)
 			})
 		}),
 	}
 	c.Flags().StringVar(&digest, "sha256", "", "digest that the bytes must have")
-	c.Flags().BoolVar(&dry, "dry-run", false, "check only, store nothing")
+	c.Flags().BoolVar(&dry, "dry-run", false, "take it through the whole load pipeline, keep nothing")
 	return c
 }
 

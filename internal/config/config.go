@@ -86,6 +86,7 @@ type Plugins struct {
 	PoolWait     Duration `koanf:"pool_wait" reload:"live" max:"10s" off:"true" doc:"How long a decision waits for a free instance; 0s does not wait."`
 	MemoryLimit  Bytes    `koanf:"memory_limit" reload:"live" min:"16MiB" max:"64GiB" doc:"Bound of the memory that all instances have mapped for use."`
 	FuelCap      uint64   `koanf:"fuel_cap" reload:"live" min:"10000" max:"1000000000" doc:"Upper bound of the fuel of one call."`
+	ModuleDir    string   `koanf:"module_dir" reload:"restart" doc:"Folder whose files NAME.wasm are the modules NAME, such as a mounted ConfigMap; empty is off. Its files are followed while the router runs."`
 	Guard        string   `koanf:"guard" reload:"live" oneof:"on off" doc:"Whether a faulting policy trips to its fallback."`
 }
 
