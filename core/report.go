@@ -23,11 +23,29 @@ func (p *Partition) report(a *attempt, sel *Selection, err error) {
 	}
 	if err == nil {
 		e.By = sel.By
+		if e.By != policy.ByPin {
+			a.judge(&e, p.blockSize)
+		}
 		e.Recorded = p.core.decisions.add(a, elapsed)
 	} else if ce, ok := errors.AsType[*Error](err); ok {
 		e.Code = ce.Code
 	}
 	p.core.host.Telemetry.Decided(&e)
+}
+
+// judge says how good the choice was beside the others that there were.
+func (a *attempt) judge(e *DecisionEvent, blockSize int) {
+	if len(a.blocks) > 0 {
+		for row := range a.rows {
+			e.CachedBest = max(e.CachedBest, a.cached(row, blockSize))
+		}
+		e.CachedSelected = a.cached(a.decision.Row, blockSize)
+	}
+	var most, sum int64
+	for i := range a.loads {
+		most, sum = max(most, a.loads[i].ActiveRequests), sum+a.loads[i].ActiveRequests
+	}
+	e.LoadSpread = float64(most) - float64(sum)/float64(len(a.loads))
 }
 
 // logFault tells the operator once that a revision has tripped, and everything

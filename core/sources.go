@@ -79,6 +79,13 @@ type DecisionEvent struct {
 	Fuel     uint64
 	Deciding time.Duration
 	Elapsed  time.Duration
+	// CachedBest and CachedSelected are the prompt tokens that the best eligible
+	// worker and the selected one need not prefill, both 0 where the index was not
+	// asked. LoadSpread is by how many active requests the busiest eligible rank is
+	// above the mean of all, before the decision. All three are 0 where there was
+	// no answer, or a pin left nothing to choose.
+	CachedBest, CachedSelected int64
+	LoadSpread                 float64
 	// Recorded tells that an answer has a decision record: at high rates only a
 	// sample has.
 	Recorded bool

@@ -8,12 +8,14 @@ import (
 
 // selectionMetrics publishes what the core tells of its decisions.
 type selectionMetrics struct {
-	decisions *prometheus.CounterVec
-	faults    *prometheus.CounterVec
-	conflicts prometheus.Counter
-	turns     prometheus.Counter
-	seconds   *prometheus.HistogramVec
-	released  *prometheus.CounterVec
+	decisions  *prometheus.CounterVec
+	faults     *prometheus.CounterVec
+	conflicts  prometheus.Counter
+	turns      prometheus.Counter
+	seconds    *prometheus.HistogramVec
+	released   *prometheus.CounterVec
+	unrecorded prometheus.Counter
+	policies   *policyMetrics
 }
 
 var _ core.Telemetry = (*selectionMetrics)(nil)
@@ -44,8 +46,13 @@ func newSelectionMetrics(reg prometheus.Registerer) *selectionMetrics {
 			Name: "routerd_selection_released_total",
 			Help: "Reservations that ended, by outcome.",
 		}, []string{"outcome"}),
+		unrecorded: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "routerd_selection_unrecorded_total",
+			Help: "Answers without a decision record: at high rates a sample is recorded.",
+		}),
+		policies: newPolicyMetrics(reg),
 	}
-	reg.MustRegister(m.decisions, m.faults, m.conflicts, m.turns, m.seconds, m.released)
+	reg.MustRegister(m.decisions, m.faults, m.conflicts, m.turns, m.seconds, m.released, m.unrecorded)
 	return m
 }
 
@@ -60,6 +67,10 @@ func (m *selectionMetrics) Decided(e *core.DecisionEvent) {
 	if e.FaultReason != "" {
 		m.faults.WithLabelValues(e.Policy, e.FaultCode, e.FaultReason).Inc()
 	}
+	if e.By != "" && !e.Recorded {
+		m.unrecorded.Inc()
+	}
+	m.policies.decided(e)
 }
 
 // Released counts a reservation's end.
