@@ -1,6 +1,8 @@
 // Package policy turns a policy's specification into decisions: the candidate
-// table that stages read, the built-in stages, the pipeline that combines
-// scores and picks, and revisions that are swapped under traffic.
+// table that stages read, the built-in stages, the pipeline that filters,
+// combines scores and picks, and revisions that are swapped under traffic. Lint
+// says what about a specification is of no effect, Trial what it would have
+// picked for recorded requests.
 //
 // Invariants: a decision reads one revision from start to end; a revision
 // closes its stages once, after it was retired and its last call ended; the

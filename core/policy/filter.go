@@ -75,7 +75,7 @@ func (d *Decision) verdict(t *Table) []byte {
 // about rows that were dropped before.
 func checkMask(use string, keep, before []byte, fuel uint64) error {
 	for row, b := range keep {
-		if before != nil && before[row] == 0 {
+		if len(before) > 0 && before[row] == 0 {
 			keep[row] = 0
 			continue
 		}
@@ -96,7 +96,7 @@ func countVerdict(keep, before []byte) (kept, dropped int) {
 		switch {
 		case b == 1:
 			kept++
-		case before == nil || before[row] == 1:
+		case len(before) == 0 || before[row] == 1:
 			dropped++
 		}
 	}

@@ -189,6 +189,14 @@ func (r *Revision) Replay(ctx context.Context, t *Table, d *Decision) error {
 	return r.replay(ctx, t, d, -1)
 }
 
+// ReplayFallback decides by the fallback alone, as a tripped revision does, but
+// outside the traffic: the counts do not hear of it.
+func (r *Revision) ReplayFallback(ctx context.Context, t *Table, d *Decision) {
+	t.Quiet = true
+	d.reset(t, r.pipeline.scoring())
+	r.pipeline.decideByFallback(ctx, t, d)
+}
+
 // replay is Replay as if the scorer of that number were not there; -1 leaves
 // none out.
 func (r *Revision) replay(ctx context.Context, t *Table, d *Decision, without int) error {

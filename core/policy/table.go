@@ -135,7 +135,7 @@ func (t *Table) Len() int { return len(t.Rows) }
 func (t *Table) Mask() []byte { return t.mask }
 
 // Kept tells whether the filters so far have kept the row.
-func (t *Table) Kept(row int) bool { return t.mask == nil || t.mask[row] == 1 }
+func (t *Table) Kept(row int) bool { return len(t.mask) == 0 || t.mask[row] == 1 }
 
 // countKept is the number of rows that the filters so far have kept.
 func (t *Table) countKept() int {

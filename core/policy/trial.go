@@ -156,13 +156,13 @@ func (tr *trial) compare(ctx context.Context, at int, f *Recording) {
 	d := &tr.other
 	err := tr.base.Replay(ctx, &tr.table, d)
 	if _, faulted := errors.AsType[*Fault](err); faulted {
-		tr.base.pipeline.decideByFallback(ctx, &tr.table, d)
+		tr.base.ReplayFallback(ctx, &tr.table, d)
 	} else if err != nil {
 		return
 	}
 	r, row := &tr.report, tr.decision.Row
 	r.Compared++
-	if d.Mask != nil && d.Mask[row] == 0 {
+	if len(d.Mask) > 0 && d.Mask[row] == 0 {
 		r.Regret.Dropped++
 	} else {
 		high, _ := bestKept(d.Totals, d.Mask, 0)

@@ -120,7 +120,7 @@ func logOf(x float64) float64 {
 func TestErrorIsAtMostTwoUnitsInTheLastPlace(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	var worstExp, worstLog float64
-	for range 1_000_000 {
+	for range 200_000 {
 		x := r.Float64()*1454 - 745
 		worstExp = max(worstExp, ulps(rpmath.Exp(x), math.Exp(x)))
 		small := (r.Float64() - 0.5) * 2
