@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routerd/routerd/host/smith"
+	"github.com/routerd/routerd/host/smith/hostiletest"
 	"github.com/routerd/routerd/host/wasmtest"
 )
 
@@ -23,11 +23,11 @@ const stallRun = 300 * time.Millisecond
 // control works as hard, so that the machine's own pauses are in both.
 func TestHostileModulesDelayNobody(t *testing.T) {
 	h := newHostileRun(t, hostileMemory, hostileExamples(t)...)
-	names := smith.Families()
+	names := hostiletest.Families()
 	for group := range slices.Chunk(indices(len(names)), stallGroup) {
 		var with, without []float64
 		for round := range 3 {
-			var good, hostile []smith.Specimen // made beforehand: making large ones stalls too
+			var good, hostile []hostiletest.Specimen // made beforehand: making large ones stalls too
 			for i := range 8 * max(len(group), 4) {
 				good = append(good, goodSpecimen(round<<20+i))
 				hostile = append(hostile, h.specimen(group[i%len(group)]+len(names)*(10*round+i/len(group))))
@@ -55,12 +55,12 @@ func indices(n int) []int {
 }
 
 // goodSpecimen is a good guest with bytes of its own, so that it is compiled.
-func goodSpecimen(i int) smith.Specimen {
-	return smith.Specimen{Bytes: wasmtest.Guest{Name: fmt.Sprintf("good-%d", i)}.Bytes()}
+func goodSpecimen(i int) hostiletest.Specimen {
+	return hostiletest.Specimen{Bytes: wasmtest.Guest{Name: fmt.Sprintf("good-%d", i)}.Bytes()}
 }
 
 // pauseOver is the largest pause while two callers take specimens in turns, again and again.
-func (h *hostileRun) pauseOver(t *testing.T, specimens []smith.Specimen) float64 {
+func (h *hostileRun) pauseOver(t *testing.T, specimens []hostiletest.Specimen) float64 {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
@@ -80,13 +80,13 @@ func (h *hostileRun) pauseOver(t *testing.T, specimens []smith.Specimen) float64
 
 // torment loads a specimen and calls it as often as it can before ctx ends, twenty times at most. How
 // anything ends is other tests' business.
-func (h *hostileRun) torment(ctx context.Context, sp smith.Specimen) {
+func (h *hostileRun) torment(ctx context.Context, sp hostiletest.Specimen) {
 	s, err := loaded(ctx, h.rt, "module:hostile", sp.Bytes)
 	if err != nil {
 		return
 	}
 	for i := 0; i < 20 && ctx.Err() == nil; i++ {
-		seed := uint64(smith.TriggerSeed)
+		seed := uint64(hostiletest.TriggerSeed)
 		if i%4 == 3 {
 			seed = 1
 		}

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/routerd/routerd/host"
-	"github.com/routerd/routerd/host/smith"
+	"github.com/routerd/routerd/host/smith/hostiletest"
 )
 
 // TestHostileModules takes a part of the generator's sequence through load and
@@ -43,10 +43,10 @@ func TestHostileModules(t *testing.T) {
 // ABI and sees one beyond it refused at the step that holds the limit.
 func TestEachStaticLimitBitesAtItsNumber(t *testing.T) {
 	h := newHostileRun(t, host.DefaultConfig().MemoryLimit)
-	for _, b := range smith.Bounds() {
+	for _, b := range hostiletest.Bounds() {
 		t.Run(b.Name, func(t *testing.T) {
-			h.take(t, smith.Specimen{Family: b.Name, Name: b.Name, Bytes: b.Module(b.Most), Want: smith.Want{Loads: true}})
-			h.take(t, smith.Specimen{Family: b.Name, Name: b.Name, Bytes: b.Module(b.Most + 1), Want: smith.Want{Refused: []smith.Refusal{{Step: b.Step, Code: b.Code}}}})
+			h.take(t, hostiletest.Specimen{Family: b.Name, Name: b.Name, Bytes: b.Module(b.Most), Want: hostiletest.Want{Loads: true}})
+			h.take(t, hostiletest.Specimen{Family: b.Name, Name: b.Name, Bytes: b.Module(b.Most + 1), Want: hostiletest.Want{Refused: []hostiletest.Refusal{{Step: b.Step, Code: b.Code}}}})
 		})
 	}
 }

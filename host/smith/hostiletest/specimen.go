@@ -1,4 +1,20 @@
-package smith
+// Package hostiletest makes hostile modules for tests of a host: policy modules that attack the load or a call, each
+// with what must become of it.
+//
+//	rnd := rand.New(rand.NewPCG(seed, 0))
+//	sp := hostiletest.Module(rnd, n) // the n-th of a sequence in which families take turns
+//
+// # What it owns
+//
+// The families: modules around each static limit of the ABI (Bounds), guests that pass the load and go wrong in a
+// call, that go wrong while they are set up, that are written in forms which two readers could read differently,
+// and damaged bytes. The limits stand here once more, as numbers, so that one that is lost elsewhere shows.
+//
+// # Invariants
+//
+// Equal draws give equal bytes. A guest that goes wrong in a call does so for TriggerSeed alone and answers every
+// other call with the negated load.active_requests, unless it says otherwise. Nothing here starts goroutines.
+package hostiletest
 
 import (
 	"fmt"
@@ -46,11 +62,11 @@ type family struct {
 	make func(rnd *rand.Rand, examples [][]byte) Specimen
 }
 
-// Hostile makes the n-th specimen of a sequence: families take turns, rnd draws
+// Module makes the n-th specimen of a sequence: families take turns, rnd draws
 // the parameters. The same n, the same state of rnd and the same examples give
 // the same bytes. examples are real modules for the families that damage some;
 // there may be none. The caller owns the bytes.
-func Hostile(rnd *rand.Rand, n int, examples ...[]byte) Specimen {
+func Module(rnd *rand.Rand, n int, examples ...[]byte) Specimen {
 	all := families()
 	f := all[n%len(all)]
 	s := f.make(rnd, examples)

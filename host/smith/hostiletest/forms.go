@@ -1,4 +1,4 @@
-package smith
+package hostiletest
 
 import (
 	"bytes"
