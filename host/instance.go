@@ -60,7 +60,6 @@ type instance struct {
 	bytes []byte
 	f64   []float64
 	last  int // rows of the call before
-	kept  []float64
 	spare []float64
 }
 

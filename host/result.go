@@ -1,6 +1,7 @@
 package host
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -111,33 +112,14 @@ func (in *instance) takeScores(mask []byte, out *result) *policy.Fault {
 	if !odd {
 		return nil
 	}
-	return in.clean(mask, out)
-}
-
-// clean gives kept rows without an opinion the median of those with one.
-func (in *instance) clean(mask []byte, out *result) *policy.Fault {
-	in.kept = in.kept[:0]
-	for row, v := range out.scores {
-		if mask == nil || mask[row] == 1 {
-			in.kept = append(in.kept, v)
-		}
-	}
 	var ok bool
-	in.spare, out.cleaned, ok = policy.Clean(in.kept, in.spare)
-	if !ok {
-		return &policy.Fault{
-			Code: string(abi.ENaN), Reason: reasonNaN, Counts: true,
-			Detail: fmt.Sprintf("%d of %d rows have no finite score", out.cleaned, len(in.kept)),
-		}
+	if in.spare, out.cleaned, ok = policy.CleanKept(scores, mask, in.spare); ok {
+		return nil
 	}
-	at := 0
-	for row := range out.scores {
-		if mask == nil || mask[row] == 1 {
-			out.scores[row] = in.kept[at]
-			at++
-		}
+	return &policy.Fault{
+		Code: string(abi.ENaN), Reason: reasonNaN, Counts: true,
+		Detail: fmt.Sprintf("%d of %d kept rows have no finite score", out.cleaned, kept(mask, len(scores))),
 	}
-	return nil
 }
 
 // takePick reads which row was chosen, or that the host is to draw.
@@ -148,7 +130,7 @@ func (in *instance) takePick(mask []byte, n int, out *result) *policy.Fault {
 	out.choice = policy.Choice{Tie: policy.Tie{Rows: 1}}
 	if in.outFlags()&abi.OutTieBreak != 0 {
 		out.choice.HostDraws = true
-		if mask != nil && countKept(mask) == 0 {
+		if kept(mask, n) == 0 {
 			return refused("no row is kept")
 		}
 		return nil
@@ -168,9 +150,10 @@ func (in *instance) takePick(mask []byte, n int, out *result) *policy.Fault {
 
 func (in *instance) pick() uint32 { return binary.LittleEndian.Uint32(in.bytes[abi.OffPick:]) }
 
-func countKept(mask []byte) (n int) {
-	for _, b := range mask {
-		n += int(b & 1)
+// kept is how many of n rows a mask keeps.
+func kept(mask []byte, n int) int {
+	if mask == nil {
+		return n
 	}
-	return n
+	return bytes.Count(mask, []byte{1})
 }

@@ -89,6 +89,12 @@ func wrap(o byte, body []Code) Code {
 // Load32 is i32.load at an offset.
 func Load32(off uint64) Code { return append(Code{0x28, 2}, Uleb(off)...) }
 
+// Load8 is i32.load8_u at an offset.
+func Load8(off uint64) Code { return append(Code{0x2d, 0}, Uleb(off)...) }
+
+// Store8 is i32.store8 at an offset.
+func Store8(off uint64) Code { return append(Code{0x3a, 0}, Uleb(off)...) }
+
 // LoadI64 is i64.load.
 func LoadI64(off uint64) Code { return append(Code{0x29, 3}, Uleb(off)...) }
 

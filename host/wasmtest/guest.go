@@ -2,11 +2,12 @@ package wasmtest
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/routerd/routerd/plugins/abi"
 )
 
-// Guest is a scorer module. The zero value is a good one that returns its first
+// Guest is a module, a scorer unless Kinds says otherwise. The zero value is a good one that returns its first
 // column, load.active_requests, negated: the least loaded row wins. Replaced
 // parts are function bodies; the default of each is what a good guest does.
 type Guest struct {
@@ -19,6 +20,14 @@ type Guest struct {
 	Pages    uint64 // 4 when 0
 	MaxPages int64  // none when 0
 
+	// Kinds are those of the manifest; scorer when nil. What a module of another
+	// kind exports has the locals of ColumnTypes behind the frame.
+	Kinds  []string
+	Filter Code // (frame i32) -> i32; keeps all
+	Lora   Code // (frame i32) -> i32; as Score
+	Pick   Code // (frame i32) -> i32; picks the first kept row
+	Whole  Code // (frame i32) -> i32; scores as Score and picks row 0
+
 	Score      Code   // (frame i32) -> i32
 	ScoreTypes string // locals of Score beyond the frame
 	Alloc      Code   // (size i32) -> i32, locals i
@@ -26,6 +35,7 @@ type Guest struct {
 	Bind       Code   // (frame i32, capacity i32) -> i32
 	ABI        Code   // () -> i32
 	LastError  Code   // () -> i64; not exported when nil
+	Idle       Code   // () -> (), locals i; not exported when nil
 	Initialize Code   // () -> (); not exported when nil
 	Start      Code   // () -> (); no start section when nil
 
@@ -60,11 +70,10 @@ func (g Guest) Bytes() []byte {
 	export("rp_alloc", m.Func("i", "i", "i", orElse(g.Alloc, bump(top))))
 	export("rp_configure", m.Func("ii", "i", "i", orElse(g.Configure, I32(0))))
 	export("rp_bind", m.Func("ii", "i", "i", orElse(g.Bind, I32(0))))
-	types := g.ScoreTypes
-	if g.Score == nil {
-		types = ColumnTypes
+	g.kinds(m, export)
+	if g.Idle != nil {
+		export("rp_idle", m.Func("", "", "i", g.Idle))
 	}
-	export("rp_score", m.Func("i", "i", types, orElse(g.Score, Column(0, Op(F64Neg)))))
 	if g.LastError != nil {
 		export("rp_last_error", m.Func("", "l", "", g.LastError))
 	}
@@ -81,6 +90,37 @@ func (g Guest) Bytes() []byte {
 		m.Custom(abi.ManifestSection, []byte(manifest))
 	}
 	return m.Bytes()
+}
+
+// kinds writes the functions of the declared kinds.
+func (g Guest) kinds(m *Module, export func(name string, index uint64)) {
+	least := Column(0, Op(F64Neg))
+	for _, k := range g.declared() {
+		types, body := ColumnTypes, Code(nil)
+		switch k {
+		case "scorer":
+			body = orElse(g.Score, least)
+			if g.Score != nil {
+				types = g.ScoreTypes
+			}
+		case "filter":
+			body = orElse(g.Filter, I32(0))
+		case "lora-scorer":
+			body = orElse(g.Lora, least)
+		case "picker":
+			body = orElse(g.Pick, FirstKept())
+		case "policy":
+			body = orElse(g.Whole, Cat(least, Op(Drop), PickRow(I32(0))))
+		}
+		export(abi.Kind(k).Export(), m.Func("i", "i", types, body))
+	}
+}
+
+func (g Guest) declared() []string {
+	if g.Kinds == nil {
+		return []string{"scorer"}
+	}
+	return g.Kinds
 }
 
 func (g Guest) pages() uint64 {
@@ -120,7 +160,8 @@ func (g Guest) manifest() string {
 		}
 		list += fmt.Sprintf(`{"name":%q%s}`, c, missing)
 	}
-	return fmt.Sprintf(`{"abi":"routerd.policy/v1","name":%q,"version":"1.0.0","kinds":["scorer"],"columns":[%s]%s}`, name, list, g.Extra)
+	return fmt.Sprintf(`{"abi":"routerd.policy/v1","name":%q,"version":"1.0.0","kinds":["%s"],"columns":[%s]%s}`,
+		name, strings.Join(g.declared(), `","`), list, g.Extra)
 }
 
 func orElse(c, d Code) Code {
@@ -163,6 +204,29 @@ func Column(c uint64, value ...Code) Code {
 // Field pushes request field number i; local 0 is the frame.
 func Field(i uint64) Code {
 	return Cat(Get(0), Get(0), Load32(abi.OffRequest), Op(I32Add), LoadF64(8*i))
+}
+
+// PickRow is a Pick of the row pushed by row.
+func PickRow(row ...Code) Code {
+	return Cat(Get(0), Cat(row...), Store32(abi.OffPick), I32(0))
+}
+
+// FirstKept is a Pick of the first row whose mask byte is 1. Locals: 1 the row,
+// 2 the mask.
+func FirstKept() Code {
+	return Cat(
+		Get(0), Get(0), Load32(abi.OffMask), Op(I32Add), Set(2),
+		Block(Loop(
+			Get(2), Get(1), Op(I32Add), Load8(0), BrIf(1),
+			Get(1), I32(1), Op(I32Add), Set(1), Br(0),
+		)),
+		PickRow(Get(1)),
+	)
+}
+
+// SetMask writes a mask byte.
+func SetMask(row int32, b int32) Code {
+	return Cat(Get(0), Get(0), Load32(abi.OffMask), Op(I32Add), I32(b), Store8(uint64(row)))
 }
 
 // Constant is a Score that gives each row the value pushed by value.
