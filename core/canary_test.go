@@ -272,3 +272,37 @@ func TestTheRevisionIsHeldUntilTheDecisionWasObserved(t *testing.T) {
 		t.Error("the revision is still open after the request")
 	}
 }
+
+func TestACanaryThatStartsToTrapFailsNoRequest(t *testing.T) {
+	var broken atomic.Bool
+	s := &stage{score: func(context.Context, *policy.Table, []float64) error {
+		if !broken.Load() {
+			return nil
+		}
+		return &policy.Fault{Stage: "module:m", Code: "E_TRAP", Reason: "trap", Counts: true}
+	}}
+	w := newWorld(t, use("builtin:kv-aware"), nil)
+	w.join(t, workers("m1", 3)...)
+	rev := w.canary(t, use("module:m"), stages{s}, policy.Canary{Percent: 50})
+	faults, after := 0, 0
+	for i := range 400 {
+		if i == 200 {
+			broken.Store(true)
+		}
+		tripped := rev.State() == policy.Tripped
+		rec := w.recordOf(t, &core.Request{Partition: model("m1")})
+		switch {
+		case rec.Fault != nil && (!rec.Policy.Canary || rec.Pick.By != policy.ByFallback || rec.Fault.Reason != "trap"):
+			t.Fatalf("got %+v, fault %+v", rec.Policy, rec.Fault)
+		case rec.Fault != nil:
+			faults++
+		case tripped && rec.Policy.Canary:
+			t.Fatal("the canary decides although it has tripped")
+		case tripped:
+			after++
+		}
+	}
+	if faults != 3 || after < 150 {
+		t.Errorf("%d requests were answered by the fallback, %d by the active revision after the trip; want 3, and the rest", faults, after)
+	}
+}
