@@ -2,6 +2,7 @@ package policy_test
 
 import (
 	"fmt"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -28,6 +29,42 @@ func BenchmarkKVAware(b *testing.B) {
 			}
 			b.ReportMetric(float64(cpu()-before)/float64(b.N)/float64(n), "cpu-ns/candidate")
 		})
+	}
+}
+
+// BenchmarkComposed is a filter that drops a third, two normalised scorers and a
+// picker.
+func BenchmarkComposed(b *testing.B) {
+	thirds := &filtering{answer: func(_ *policy.Table, keep []byte) (policy.Verdict, error) {
+		for row := 0; row < len(keep); row += 3 {
+			keep[row] = 0
+		}
+		return policy.Answered, nil
+	}}
+	for _, p := range policy.BuiltinPickers() {
+		for _, n := range []int{8, 64, 512} {
+			b.Run(fmt.Sprintf("picker=%s/candidates=%d", strings.TrimPrefix(p, policy.BuiltinPrefix), n), func(b *testing.B) {
+				spec := filtered([]string{"module:f"}, []string{"builtin:kv-aware", "builtin:least-load"}, func(s *policy.Spec) {
+					s.Picker = picker(p)
+					s.Scorers[0].Normalise, s.Scorers[1].Normalise = "minmax", "minmax"
+					if p == policy.SoftmaxPicker {
+						s.Picker.Config = []byte(`{"temperature":0.5}`)
+					}
+				})
+				rev := revision(b, spec, modules{"module:f": thirds})
+				t := busyTable(n, rev.Columns())
+				var d policy.Decision
+				b.ReportAllocs()
+				before := cpu()
+				for b.Loop() {
+					t.Seed++
+					if err := rev.Decide(b.Context(), t, &d); err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.ReportMetric(float64(cpu()-before)/float64(b.N)/float64(n), "cpu-ns/candidate")
+			})
+		}
 	}
 }
 
