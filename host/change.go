@@ -92,7 +92,9 @@ func (n *named) info(el *historyElement) RevisionInfo {
 	state := policy.Ready
 	switch {
 	case el.Number == n.history.Active && n.active != nil:
-		state = n.active.State()
+		if state = n.active.State(); n.distrusted {
+			state = policy.Tripped
+		}
 	case n.canary != nil && el.Number == n.canary.Number():
 		if state = n.canary.State(); state == policy.Active {
 			state = Canary

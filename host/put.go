@@ -17,6 +17,7 @@ type candidate struct {
 	el       historyElement
 	pins     []string // one for each module stage
 	pipeline *policy.Pipeline
+	heard    func(*policy.Revision) // with the revision that is made
 }
 
 // pin makes a candidate whose modules stay in the store; it is not compiled.
@@ -48,11 +49,11 @@ func (s *PolicySource) prepare(ctx context.Context, name string, spec policy.Spe
 }
 
 func (c *candidate) compile(ctx context.Context) error {
-	p, digests, err := policy.Compile(ctx, c.el.Spec, c.s.stages)
+	p, digests, heard, err := c.s.compile(ctx, c.el.Spec)
 	if err != nil {
 		return err
 	}
-	c.pipeline, c.el.Digests, c.el.Columns = p, digests, columnNames(p.Columns())
+	c.heard, c.pipeline, c.el.Digests, c.el.Columns = heard, p, digests, columnNames(p.Columns())
 	return nil
 }
 
@@ -73,7 +74,9 @@ func (c *candidate) discard() error {
 func (c *candidate) revision(number int) *policy.Revision {
 	p := c.pipeline
 	c.pipeline = nil
-	return c.s.revision(c.name, number, c.el.Spec, p, c.el.Digests)
+	rev := c.s.revision(c.name, number, c.el.Spec, p, c.el.Digests)
+	c.heard(rev)
+	return rev
 }
 
 // Put makes a revision of a policy and keeps it, ready to be activated: every

@@ -225,7 +225,6 @@ func (s *PolicySource) applySeed(c seedChange) error {
 		return nil // it is in force already
 	}
 	err := errors.Join(s.publish(n, c.revision(c.number)), s.settle(n))
-	n.problem = ""
 	s.log.Info("policy activated", slog.String("policy", c.name), slog.Int("revision", c.number),
 		slog.Int("previous", c.next.Previous), slog.String("by", c.el.By))
 	return err

@@ -259,7 +259,6 @@ func (s *PolicySource) switchTo(n *named, rev *policy.Revision, a activation) er
 	if err := s.publish(n, rev); err != nil {
 		return fmt.Errorf("activate policy %q revision %d: %w", a.name, a.number, err)
 	}
-	n.problem = ""
 	s.log.Info("policy activated", slog.String("policy", a.name), slog.Int("revision", a.number),
 		slog.Int("previous", next.Previous), slog.String("what", a.what), slog.String("by", a.by))
 	return s.settle(n)

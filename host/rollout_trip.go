@@ -23,8 +23,9 @@ type trips struct {
 }
 
 type trip struct {
-	rev   *policy.Revision
-	fault policy.Fault
+	rev        *policy.Revision
+	fault      policy.Fault
+	distrusted bool // by an audit, not by the guard
 }
 
 // tripped hears of each trip, on the goroutine of the request whose fault it
@@ -34,9 +35,13 @@ func (s *PolicySource) tripped(rev *policy.Revision, fault *policy.Fault) {
 		rev.Retry()
 		return
 	}
-	s.trips.add(trip{rev, *fault})
+	s.trips.add(trip{rev: rev, fault: *fault})
+	s.trips.wakeUp()
+}
+
+func (t *trips) wakeUp() {
 	select {
-	case s.trips.wake <- struct{}{}:
+	case t.wake <- struct{}{}:
 	default:
 	}
 }
@@ -105,15 +110,22 @@ func (s *PolicySource) noteTrip(t trip) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := s.policies[t.rev.Name()]
-	if s.closed || n == nil || t.rev.State() != policy.Tripped {
+	if s.closed || n == nil || !t.distrusted && t.rev.State() != policy.Tripped {
 		return nil
 	}
 	why := fmt.Sprintf("stage %s: %s (%s)", clip(t.fault.Stage, maxWhy/2), t.fault.Code, t.fault.Reason)
+	if n.shadow != nil && n.shadow.rev == t.rev {
+		_, err := s.endShadow(n, Change{Who: byGuard, Why: why})
+		return err
+	}
 	switch t.rev {
 	case n.canary:
 		_, err := s.endCanary(n, Change{Who: byGuard, What: whatRollback, Revision: n.history.Active, Previous: t.rev.Number(), Why: why})
 		return err
 	case n.active:
+		if t.distrusted {
+			return s.replaceDistrusted(n, why)
+		}
 		s.log.Warn("policy tripped: its fallback decides", slog.String("policy", n.history.Name), slog.Int("revision", t.rev.Number()), slog.String("why", why))
 		next := n.history.copied()
 		next.note(Change{Who: byGuard, What: whatTrip, Revision: t.rev.Number(), Why: why})

@@ -81,7 +81,7 @@ func (s *PolicySource) SetShadow(ctx context.Context, name string, spec ShadowSp
 		if err != nil || n.history.Shadow == nil {
 			return Change{}, err
 		}
-		return s.endShadow(n, by)
+		return s.endShadow(n, Change{Who: by})
 	}
 	if math.IsNaN(spec.Sample) || spec.Sample <= 0 || spec.Sample > 1 {
 		return Change{}, &fleet.FieldError{Field: "sample", Value: strconv.FormatFloat(spec.Sample, 'g', -1, 64), Allowed: "above 0 to 1"}
@@ -156,15 +156,15 @@ func (s *PolicySource) startShadow(n *named, rev *policy.Revision) {
 }
 
 // endShadow writes down that the shadow ends, and ends it. s.mu is held.
-func (s *PolicySource) endShadow(n *named, by string) (Change, error) {
+func (s *PolicySource) endShadow(n *named, c Change) (Change, error) {
 	next := n.history.copied()
-	c := Change{At: now(), Who: by, What: whatShadowEnd, Revision: next.Shadow.Revision}
+	c.At, c.What, c.Revision = now(), whatShadowEnd, next.Shadow.Revision
 	next.Shadow = nil
 	next.note(c)
 	if err := s.commit(n, next); err != nil {
 		return Change{}, err
 	}
-	s.log.Info("policy shadow ended", slog.String("policy", n.history.Name), slog.Int("revision", c.Revision), slog.String("by", by))
+	s.log.Info("policy shadow ended", slog.String("policy", n.history.Name), slog.Int("revision", c.Revision), slog.String("by", c.Who), slog.String("why", c.Why))
 	return c, s.dropShadow(n)
 }
 

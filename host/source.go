@@ -81,6 +81,8 @@ type named struct {
 	shadow  *shadow          // nil for none
 	watch   *watch           // nil before the first activation
 	problem string           // why the fallback stands in for the active revision
+
+	distrusted bool // it stands in since an audit failed
 }
 
 // OpenPolicySource reads the policies that are kept, makes the active ones
@@ -157,27 +159,34 @@ func (s *PolicySource) restoreActive(ctx context.Context, n *named) error {
 	h := n.history
 	el := h.find(h.Active)
 	rev, err := s.build(ctx, h.Name, el)
-	if err != nil {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		s.log.Error("policy runs its fallback: the active revision cannot be made", slog.String("policy", h.Name),
-			slog.Int("revision", h.Active), slog.Any("err", err))
-		n.problem = clip(err.Error(), 512)
-		if rev, err = s.standIn(ctx, h.Name, el); err != nil {
-			return err
-		}
+	if err == nil {
+		return s.publish(n, rev)
 	}
-	return s.publish(n, rev)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	s.log.Error("policy runs its fallback: the active revision cannot be made", slog.String("policy", h.Name),
+		slog.Int("revision", h.Active), slog.Any("err", err))
+	problem := clip(err.Error(), maxWhy)
+	if rev, err = s.standIn(ctx, h.Name, el); err != nil {
+		return err
+	}
+	if err := s.publish(n, rev); err != nil {
+		return err
+	}
+	n.problem = problem
+	return nil
 }
 
 // build compiles a kept revision.
 func (s *PolicySource) build(ctx context.Context, name string, el *historyElement) (*policy.Revision, error) {
-	p, digests, err := policy.Compile(ctx, el.Spec, s.stages)
+	p, digests, heard, err := s.compile(ctx, el.Spec)
 	if err != nil {
 		return nil, err
 	}
-	return s.revision(name, el.Number, el.Spec, p, digests), nil
+	rev := s.revision(name, el.Number, el.Spec, p, digests)
+	heard(rev)
+	return rev, nil
 }
 
 // standIn is the fallback under a revision's number.
@@ -217,6 +226,7 @@ func (s *PolicySource) publish(n *named, rev *policy.Revision) error {
 	if n.active != nil && n.active != rev {
 		n.active.Retire()
 	}
+	n.problem, n.distrusted = "", false
 	if n.canary == rev {
 		n.canary = nil // publishing ended it
 	}
