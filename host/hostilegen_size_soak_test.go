@@ -5,8 +5,6 @@ package host_test
 // Sizes of the run over hostile modules; times are asserted as they are stated.
 const (
 	hostileModules = 10_000
-	// hostileFrom is where in the sequence of modules the run begins.
-	hostileFrom = 0
 	// hostilePatience is by how much a stated time may be exceeded on a crowded machine.
 	hostilePatience = 1
 	// stallGroup is how many families share a measurement of pauses.

@@ -5,8 +5,6 @@ package host_test
 // Sizes of the run over hostile modules; larger ones run under the tags e2e and soak.
 const (
 	hostileModules = 60
-	// hostileFrom is where in the sequence of modules the run begins.
-	hostileFrom = 0
 	// hostilePatience is by how much a stated time may be exceeded on a crowded machine.
 	hostilePatience = 10
 )

@@ -264,7 +264,7 @@ func hugeNames(rnd *rand.Rand, _ [][]byte) Specimen {
 	case 2:
 		return mustLoad(named("section name of bytes", len(text)), appendCustom(plainGuest(), text, nil))
 	}
-	g := asm.Guest{After: func(m *asm.Module) { m.Export(text[:between(rnd, 1, 250)], 0) }}
+	g := asm.Guest{After: func(m *asm.Module) { m.Export(strings.ToValidUTF8(text[:between(rnd, 1, 250)], ""), 0) }}
 	return mustLoad("export with control characters", g.Bytes())
 }
 
