@@ -46,8 +46,13 @@ func differ(rigs []*rig, wasm []byte, rnd *rand.Rand) string {
 // too little fuel.
 func (f forms) differ(rigs []*rig, rnd *rand.Rand) string {
 	var first *run
-	var full []*run // metered ones
+	var all, full []*run // full are the metered ones
 	var plan []call
+	defer func() {
+		for _, r := range all {
+			r.close()
+		}
+	}()
 	for i, g := range rigs {
 		metered := &machine{rest: plenty, granted: slice, exactly: i > 0}
 		for _, m := range []*machine{nil, metered} {
@@ -55,7 +60,7 @@ func (f forms) differ(rigs []*rig, rnd *rand.Rand) string {
 			if err != nil {
 				return err.Error()
 			}
-			defer r.close()
+			all = append(all, r)
 			if first == nil {
 				first, plan = r, planned(rnd, r.mod)
 			}

@@ -137,6 +137,7 @@ func pickWord(rnd *rand.Rand) uint64 {
 // run is one module on a rig.
 type run struct {
 	g    *rig
+	code wazero.CompiledModule
 	mod  api.Module // nil after a failed instantiation
 	m    *machine   // of a metered module
 	seen []seen
@@ -155,10 +156,11 @@ func (g *rig) start(wasm []byte, m *machine) (*run, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", g.name, err)
 	}
+	r.code = compiled
 	mod, err := g.rt.InstantiateModule(ctx, compiled, wazero.NewModuleConfig().WithName("").WithStartFunctions())
 	if err != nil {
 		r.seen = append(r.seen, seen{Call: "start", Trap: trapOf(err), Imports: g.calls})
-		return r, compiled.Close(ctx)
+		return r, nil
 	}
 	r.mod = mod
 	if r.m != nil {
@@ -172,6 +174,7 @@ func (r *run) close() {
 	if r.mod != nil {
 		r.mod.Close(context.Background())
 	}
+	r.code.Close(context.Background())
 }
 
 // call makes one call under a budget and notes what is seen.

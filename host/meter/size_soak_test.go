@@ -2,4 +2,4 @@
 
 package meter_test
 
-const smithModules = 20_000
+const smithModules = 10_000
