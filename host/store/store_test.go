@@ -85,6 +85,30 @@ func TestP1_NamesThatAreNoNames(t *testing.T) {
 	}
 }
 
+// Names that look odd but have the form stay inside the store.
+func TestP1_NamesOfTheFormStayInTheStore(t *testing.T) {
+	top := t.TempDir()
+	dir := filepath.Join(top, "store")
+	s := open(t, dir)
+	want := []string{"store/blobs/" + strings.TrimPrefix(digest("x"), "sha256:")}
+	for _, name := range []string{"a.", "a..", "a..b", "con", "nul.wasm", "0-", "x.wasm.", strings.Repeat("n", 63), "pending.json", "tmp", "blobs"} {
+		put(t, s, name, "x")
+		want = append(want, "store/names/"+name)
+	}
+	slices.Sort(want)
+	if diff := cmp.Diff(want, listing(t, top)); diff != "" {
+		t.Errorf("files (-want +got)\n%s", diff)
+	}
+	for _, m := range open(t, dir).List() {
+		if err := s.Delete(m.Name); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := listing(t, top); len(got) > 0 {
+		t.Errorf("left: %v", got)
+	}
+}
+
 func TestP4_CutUploadLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
