@@ -99,7 +99,9 @@ func followAdmin(r *reloads, s *admin.Server, d *dataDir, addr *addresses) {
 			err = ac.Validate()
 		}
 		if err != nil {
-			return prepared{}, fmt.Errorf("admin.token_file: %w", err)
+			return prepared{}, &admin.ReloadError{Code: admin.CodeInvalid, Step: admin.ReloadPrepare, Problems: []admin.ReloadProblem{
+				{Key: "admin.token_file", Text: "admin.token_file: " + err.Error()},
+			}}
 		}
 		var changed []string
 		if ac.Token != *addr.token.Load() {

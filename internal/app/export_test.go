@@ -12,12 +12,20 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/fx"
 
+	"github.com/routerd/routerd/host"
 	"github.com/routerd/routerd/internal/config"
 )
 
 // Validate checks the wiring of the whole router without making anything.
 func Validate(cfg config.Config) error {
 	return fx.ValidateApp(modules(context.Background(), cfg, &source{}, slog.New(slog.DiscardHandler), make(failures, 1), &addresses{}, &closers{}))
+}
+
+// StartWatched starts a router whose limits of guest modules can be seen.
+func StartWatched(ctx context.Context, cfg config.Config, load func() (config.Config, error), log *Log) (a *App, limits func() host.Limits, err error) {
+	var rt *host.Runtime
+	a, err = start(ctx, cfg, &source{load: load, log: log}, log.Logger, fx.Populate(&rt))
+	return a, func() host.Limits { return rt.Limits() }, err
 }
 
 // BlockSizeIn reads an engine's metrics.

@@ -24,7 +24,7 @@ func pluginsModule(ctx context.Context) fx.Option {
 		fx.Provide(func(opened *closers, rt *host.Runtime, modules *store.Store, _ *library.Library, cfg config.Config, d *dataDir, log *slog.Logger) (*host.PolicySource, error) {
 			return newPolicySource(ctx, opened, rt, modules, cfg, d, log)
 		}),
-		fx.Invoke(followModuleDir, followPolicies),
+		fx.Invoke(followModuleDir, followLimits, followPolicies),
 	)
 }
 
@@ -38,10 +38,8 @@ func newRuntime(opened *closers, cfg config.Config, d *dataDir, log *slog.Logger
 	if hc.CacheDir, err = d.compiledDir(); err != nil {
 		return nil, fmt.Errorf("make the folder of compiled modules: %w", err)
 	}
-	hc.CallDeadline = cfg.Plugins.CallDeadline.Std()
-	hc.PoolWait = cfg.Plugins.PoolWait.Std()
-	hc.MemoryLimit = int64(cfg.Plugins.MemoryLimit)
-	hc.FuelCap = cfg.Plugins.FuelCap
+	p := cfg.Plugins
+	hc.CallDeadline, hc.PoolWait, hc.MemoryLimit, hc.FuelCap = p.CallDeadline.Std(), p.PoolWait.Std(), int64(p.MemoryLimit), p.FuelCap
 	rt, err := host.New(hc, log.With("component", "host"), reg)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -129,7 +130,7 @@ func (r *reloads) reload(ctx context.Context, by string) (admin.Reloaded, error)
 	defer cancel(nil)
 	defer context.AfterFunc(r.running, func() { cancel(errStopping) })()
 	done, err := r.inTurn(ctx)
-	if errors.Is(context.Cause(ctx), errStopping) && err != nil {
+	if err != nil && r.running.Err() != nil {
 		err = &admin.ReloadError{Code: admin.CodeUnavailable, Problems: []admin.ReloadProblem{{Text: errStopping.Error()}}}
 	}
 	r.metrics.count(err)
@@ -147,9 +148,6 @@ func (r *reloads) inTurn(ctx context.Context) (admin.Reloaded, error) {
 		defer func() { <-r.turn }()
 	case <-ctx.Done():
 		return admin.Reloaded{}, context.Cause(ctx)
-	}
-	if err := context.Cause(ctx); err != nil {
-		return admin.Reloaded{}, err
 	}
 	now, err := r.load()
 	if err != nil {
@@ -169,6 +167,10 @@ func (r *reloads) apply(ctx context.Context, now *config.Config) (admin.Reloaded
 	ready, err := prepareAll(ctx, parts, now)
 	if err != nil {
 		return admin.Reloaded{}, refusedPreparing(err)
+	}
+	if err := cmp.Or(context.Cause(r.running), context.Cause(ctx)); err != nil {
+		discard(ready)
+		return admin.Reloaded{}, err
 	}
 	if err := publishAll(ready); err != nil {
 		return admin.Reloaded{}, refusedPreparing(err)
@@ -202,14 +204,11 @@ func prepareAll(ctx context.Context, parts []part, now *config.Config) ([]prepar
 	ready := make([]prepared, 0, len(parts))
 	for _, p := range parts {
 		one, err := p.prepare(ctx, now)
-		if err == nil {
-			ready = append(ready, one)
-			err = context.Cause(ctx)
-		}
 		if err != nil {
 			discard(ready)
 			return nil, err
 		}
+		ready = append(ready, one)
 	}
 	return ready, nil
 }

@@ -9,6 +9,17 @@ import (
 	"github.com/routerd/routerd/internal/config"
 )
 
+// followLimits has the limits of guest modules follow the configuration.
+func followLimits(r *reloads, rt *host.Runtime) {
+	keys := []string{"plugins.call_deadline", "plugins.pool_wait", "plugins.memory_limit", "plugins.fuel_cap"}
+	r.follow(settingsLast, part{keys: keys, prepare: func(_ context.Context, now *config.Config) (prepared, error) {
+		limits, p := rt.Limits(), now.Plugins
+		limits.CallDeadline, limits.PoolWait = p.CallDeadline.Std(), p.PoolWait.Std()
+		limits.MemoryLimit, limits.FuelCap = int64(p.MemoryLimit), p.FuelCap
+		return settled(func() { rt.SetLimits(limits) }), limits.Validate()
+	}})
+}
+
 // followPolicies has seeds, rules and the guard follow the configuration.
 func followPolicies(r *reloads, ps *host.PolicySource, c *core.SelectionCore, d *dataDir, log *slog.Logger) {
 	log = log.With("component", "reload")

@@ -33,29 +33,51 @@ func followWorkers(r *reloads, l *live, rec *catalog.Reconciler, c *core.Selecti
 }
 
 // planned publishes the list of workers. Another source may have brought the
-// same worker since the list was checked: then nothing has changed.
+// same worker since the list was checked: then nothing has changed. Workers that
+// leave go when the new ones were tried once, so that a list that replaces all
+// of them leaves no request without one.
 func planned(rec *catalog.Reconciler, was, now *config.Config, log *slog.Logger) prepared {
+	first := meanwhile(was.Workers.Static, now.Workers.Static)
+	if rec.Check(fileSource, first) != nil { // a new one has the name or the endpoint of one that leaves
+		first = now.Workers.Static
+	}
+	plan := func(list []fleet.Record) {
+		if _, err := rec.Plan(fileSource, list); err != nil {
+			log.Error("the workers of the file are not all as it says", "err", err)
+		}
+	}
 	var due []fleet.WorkerID
 	return prepared{
 		publish: func() error {
-			changed, err := rec.Plan(fileSource, now.Workers.Static)
+			changed, err := rec.Plan(fileSource, first)
 			if err != nil {
 				return fmt.Errorf("workers.static: %w", err)
 			}
 			due = changed
 			return nil
 		},
-		undo: func() {
-			if _, err := rec.Plan(fileSource, was.Workers.Static); err != nil {
-				log.Error("the workers of before the reload are not all there", "err", err)
-			}
-		},
+		undo: func() { plan(was.Workers.Static) },
 		after: func(ctx context.Context) {
 			ctx, cancel := context.WithTimeout(ctx, firstTry)
 			defer cancel()
 			rec.Bring(ctx, append(due, waiting(rec, was, now)...)...)
+			plan(now.Workers.Static) // a part of what is planned, which nothing stands against
 		},
 	}
+}
+
+// meanwhile is the new list with the workers that leave.
+func meanwhile(was, now []fleet.Record) []fleet.Record {
+	all, stays := slices.Clone(now), map[fleet.WorkerID]bool{}
+	for _, rec := range now {
+		stays[rec.ID] = true
+	}
+	for _, rec := range was {
+		if !stays[rec.ID] {
+			all = append(all, rec)
+		}
+	}
+	return all
 }
 
 // waiting are the workers that are not ready and whose model has another block
