@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 
 // serving starts `routerd serve` as a process of its own and returns it with the
 // address of its admin API, its data folder, and the reading end of its log.
-func serving(t *testing.T) (router *exec.Cmd, admin, dir string, log *os.File) {
+func serving(t *testing.T, args ...string) (router *exec.Cmd, admin, dir string, log *os.File) {
 	t.Helper()
 	log, logged, err := os.Pipe()
 	if err != nil {
@@ -37,6 +37,7 @@ func serving(t *testing.T) (router *exec.Cmd, admin, dir string, log *os.File) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	t.Cleanup(cancel)
 	router = exec.CommandContext(ctx, os.Args[0], "serve", "--frontend.listen=127.0.0.1:0", "--admin.listen=127.0.0.1:0", "--data_dir="+dir)
+	router.Args = append(router.Args, args...)
 	router.Env = append(os.Environ(), asCommand+"=1")
 	router.Stderr = logged
 	out, err := router.StdoutPipe()

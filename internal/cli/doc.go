@@ -1,5 +1,5 @@
 // Package cli holds the commands that work on a running router over its admin
-// API: module, policy, worker and decisions. It knows the API's JSON and
+// API: module, policy, worker, decisions and config reload. It knows the API's JSON and
 // nothing of the router's inside.
 //
 // It keeps no state and starts no goroutines.
