@@ -64,5 +64,11 @@
 //   - Modules are rewritten and compiled one at a time.
 //   - The self-test's values are drawn anew for each load; measuring uses fixed ones.
 //
+// # How it is held to this
+//
+// testdata/fuel1.golden has the price of every opcode, measured by running it, and every other opcode is refused.
+// Random modules (host/smith) run beside their metered forms on both engines: results, traps, memory, globals, tables
+// and what imports are told must be equal. A second decoder proves that each output is paid for.
+//
 // The package starts no goroutine and keeps no state; a Module is immutable.
 package meter
