@@ -195,7 +195,7 @@ func TestAShadowChangesWhileRequestsComeAndGo(t *testing.T) {
 			}
 		})
 	}
-	for i := range 40 {
+	for i := range 15 {
 		b.shadowed(t, host.ShadowSpec{Revision: 3 + i%2, Sample: 1})
 	}
 	b.shadowed(t, host.ShadowSpec{})
