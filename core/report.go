@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/routerd/routerd/core/policy"
+	"github.com/routerd/routerd/kvcache"
 )
 
 // report records the decision and tells telemetry how the selection ended.
@@ -37,7 +38,9 @@ func (p *Partition) report(a *attempt, sel *Selection, err error) {
 func (a *attempt) judge(e *DecisionEvent, blockSize int) {
 	if len(a.blocks) > 0 {
 		for row := range a.rows {
-			e.CachedBest = max(e.CachedBest, a.cached(row, blockSize))
+			if a.overlaps[row] != (kvcache.Overlap{}) { // mostly nothing is held
+				e.CachedBest = max(e.CachedBest, a.cached(row, blockSize))
+			}
 		}
 		e.CachedSelected = a.cached(a.decision.Row, blockSize)
 	}
