@@ -121,6 +121,8 @@ func script() []func(*scripted) error {
 		func(s *scripted) error { return s.put("default", weighted(99)) }, // revision 2 and its bytes go
 		func(s *scripted) error { return s.shadow(host.ShadowSpec{Revision: 4, Sample: 1}) },
 		func(s *scripted) error { return s.shadow(host.ShadowSpec{}) },
+		func(s *scripted) error { return s.put("p3", spec("module:high")) },
+		func(s *scripted) error { return s.source.Remove(s.ctx, "p3", "test") },
 	}
 }
 
@@ -270,7 +272,7 @@ func dieAt(t *testing.T, at int, want []map[string]string) {
 		}
 	}
 	for name := range before {
-		if got[name] == "" {
+		if _, stays := after[name]; stays && got[name] == "" {
 			t.Errorf("policy %s is lost", name)
 		}
 	}
