@@ -58,11 +58,11 @@ func liveTable(set policy.ColumnSet, n int) *policy.Table {
 	t.SetField(abi.FieldISLTokens, 1024)
 	t.SetField(abi.FieldBlockSize, 16)
 	for _, name := range set.Names() {
-		for row, col := 0, t.Named(name); row < n; row++ {
+		for row, col := 0, t.NamedCells(name).Fill(); row < n; row++ {
 			col[row] = next(1000)
 		}
 	}
-	if pref := t.Column(abi.ColTaintPreference); pref != nil {
+	if pref := t.Fill(abi.ColTaintPreference); pref != nil {
 		for row := range pref {
 			pref[row] = 1 / (1 + next(4))
 		}

@@ -78,7 +78,7 @@ func TestAKindThatIsNotDeclaredIsRefused(t *testing.T) {
 func tableOf(s policy.Stage, n int) *policy.Table {
 	t := &policy.Table{}
 	t.Reset(n, s.Columns())
-	for row, col := 0, t.Column(abi.ColLoadActiveRequests); row < len(col); row++ {
+	for row, col := 0, t.Fill(abi.ColLoadActiveRequests); row < len(col); row++ {
 		col[row] = float64(row)
 	}
 	return t

@@ -109,7 +109,7 @@ func refused(t testing.TB, r *host.Runtime, wasm []byte, config string) *host.Lo
 func table(s policy.Scorer, n int) *policy.Table {
 	t := &policy.Table{}
 	t.Reset(n, s.Columns())
-	for row, col := 0, t.Column(abi.ColLoadActiveRequests); row < len(col); row++ {
+	for row, col := 0, t.Fill(abi.ColLoadActiveRequests); row < len(col); row++ {
 		col[row] = float64(row)
 	}
 	return t
