@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"strings"
@@ -80,7 +81,9 @@ func (s *Server) putModule(ctx context.Context, x *exchange) error {
 	if err != nil {
 		return err
 	}
-	body := x.rc.Request.Body()
+	// A copy: the request's bytes die with the handler, and what is loaded of them
+	// is shared with whoever uses the same module.
+	body := bytes.Clone(x.rc.Request.Body())
 	x.digest = host.Digest(body)
 	if err := declared(x.query.Get("sha256"), x.digest); err != nil {
 		return err

@@ -15,8 +15,10 @@
 // offending item; a panic in a load is that load's error.
 //
 // Goroutines: none of its own but a pool's grower, which closing the pool waits
-// for. One module at a time is rewritten and compiled, in a child process that
-// the loading goroutine waits for; a call runs on its caller's goroutine.
+// for. One module at a time is rewritten or loaded from the compiled cache, and
+// one is compiled beside it, in a child process that the loading goroutine waits
+// for; a call runs on its caller's goroutine. Where both turns are needed, that
+// of compiling is taken first.
 //
 //	rt, err := host.New(cfg, log, registerer)
 //	src, err := host.OpenPolicySource(ctx, rt, modules, policyConfig, log)

@@ -76,7 +76,22 @@ func (d *Dir) Run(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		case <-hints.came:
+			if d.pause(ctx) != nil { // hints come in swarms
+				return nil
+			}
 		}
+	}
+}
+
+// pause waits a debounce. The error is that ctx ended.
+func (d *Dir) pause(ctx context.Context) error {
+	wait := time.NewTimer(d.cfg.Debounce)
+	defer wait.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-wait.C:
+		return nil
 	}
 }
 
@@ -115,12 +130,8 @@ func (d *Dir) tried(seen look) bool {
 // settle looks until two looks, a debounce apart, see the same.
 func (d *Dir) settle(ctx context.Context, seen look, err error) (look, error) {
 	for range maxLooks {
-		wait := time.NewTimer(d.cfg.Debounce)
-		select {
-		case <-ctx.Done():
-			wait.Stop()
-			return nil, context.Cause(ctx)
-		case <-wait.C:
+		if err := d.pause(ctx); err != nil {
+			return nil, err
 		}
 		again, aerr := lookAt(ctx, d.cfg.Path)
 		same := again.key() == seen.key() && fmt.Sprint(err) == fmt.Sprint(aerr)

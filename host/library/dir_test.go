@@ -1,8 +1,10 @@
 package library_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/routerd/routerd/host"
+	"github.com/routerd/routerd/host/library"
 	"github.com/routerd/routerd/host/store"
 	"github.com/routerd/routerd/plugins/abi"
 )
@@ -347,4 +350,35 @@ func TestANameOfTheAPIIsTakenOnceItIsDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.expect("x1=one dir")
+}
+
+// What only one look saw is not even checked.
+func TestAFileIsBelievedOnceTwoLooksSawTheSame(t *testing.T) {
+	s := newShelf(t)
+	s.write("x1.wasm", guest("one"))
+	d := library.NewDir(library.DirConfig{Path: s.path, Debounce: 500 * time.Millisecond}, s.lib, slog.New(slog.DiscardHandler))
+	done := make(chan error)
+	go func() { done <- d.Load(t.Context()) }()
+	<-time.After(100 * time.Millisecond) // within the debounce
+	s.write("x1.wasm", guest("two"))
+	s.must(<-done)
+	if diff := cmp.Diff([]string{"x1=two dir"}, s.names()); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if n, _ := s.loader.state(); n != 1 {
+		t.Errorf("checked %d times, want 1", n)
+	}
+}
+
+func TestLoadEndsWithItsContext(t *testing.T) {
+	s := newShelf(t)
+	s.write("x1.wasm", guest("one"))
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if err := s.dir(0).Load(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want cancelled", err)
+	}
+	if st := s.status(); st.Error != "" || len(s.names()) > 0 {
+		t.Errorf("status %+v, names %v", st, s.names())
+	}
 }

@@ -73,7 +73,8 @@ type Stored struct {
 // Put checks a module and stores it under a name; dry checks only. A
 // *fleet.FieldError for a bad name, store.ErrOwned for a name of the module
 // directory, a *host.LoadError for a module that cannot load: nothing is stored
-// then. wasm is not kept.
+// then. The caller must not change wasm any more: what is loaded of it may be
+// shared.
 func (l *Library) Put(ctx context.Context, name string, wasm []byte, dry bool) (Stored, error) {
 	if err := l.mayPut(name); err != nil {
 		return Stored{}, fmt.Errorf("store module %q: %w", name, err)
