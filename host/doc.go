@@ -5,7 +5,12 @@
 // compiled cache, the memory budget and the pools, one per (module digest,
 // configuration digest). Stages makes pipeline stages from stored modules.
 // PolicySource keeps named policies with numbered revisions under the data
-// folder and hands core the handle that a partition decides with.
+// folder and hands core the handle that a partition decides with. Beside the
+// active revision it may let a canary decide for a share of the requests and a
+// shadow for nobody. What a policy is stands in one file that is replaced as a
+// whole, before anybody decides by it: after a crash it is as before the change
+// or as after it. Only what is active, canary, shadow or was put last is
+// compiled.
 //
 // Invariants: a guest runs only metered code under a fuel budget and a page
 // limit, and its native stack is looked at after each slice; one call at a time
@@ -18,9 +23,12 @@
 // for. One module at a time is rewritten or loaded from the compiled cache, and
 // one is compiled beside it, in a child process that the loading goroutine waits
 // for; a call runs on its caller's goroutine. Where both turns are needed, that
-// of compiling is taken first.
+// of compiling is taken first. PolicySource.Run has two: one decides for all
+// shadows, in a tenth of a core, one writes trips down and probes what has
+// tripped.
 //
 //	rt, err := host.New(cfg, log, registerer)
 //	src, err := host.OpenPolicySource(ctx, rt, modules, policyConfig, log)
+//	go src.Run(ctx)
 //	rev, created, err := src.Put(ctx, "default", spec, "admin")
 package host
