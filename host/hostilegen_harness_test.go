@@ -21,9 +21,11 @@ import (
 
 // What a hostile module may take.
 const (
-	// hostileWall ends a compile child here, in the place of the 60 s that serve gives it; a module may
-	// take ten times as long in all.
-	hostileWall = 6 * time.Second
+	// childWall ends a compile child (ABI §7), shortChildWall where thousands are compiled.
+	childWall      = time.Minute
+	shortChildWall = childWall / 10
+	// hostileWall is how long a module may take in all: then the run ends with a trace of all goroutines.
+	hostileWall = 2 * childWall
 	// hostileCall is how long a call with its fallback may take (W1).
 	hostileCall = 30 * time.Millisecond
 	// hostileMemory is plugins.memory_limit here: small enough for two guests of 64 MiB to pass it.
@@ -58,13 +60,13 @@ type hostileRun struct {
 	endings  map[string]int // how often each ending was seen
 }
 
-func newHostileRun(t *testing.T, memory int64, examples ...[]byte) *hostileRun {
+func newHostileRun(t *testing.T, memory int64, wall time.Duration, examples ...[]byte) *hostileRun {
 	t.Helper()
 	child, err := host.NewChild()
 	if err != nil {
 		t.Fatal(err)
 	}
-	child.SetWall(hostileWall)
+	child.SetWall(wall)
 	cfg := host.DefaultConfig()
 	cfg.Compiler, cfg.CacheDir, cfg.MemoryLimit, cfg.Instances = child, t.TempDir(), memory, 2
 	rt, err := host.New(cfg, slog.New(slog.DiscardHandler), nil)
@@ -90,7 +92,7 @@ func (h *hostileRun) take(t *testing.T, sp hostiletest.Specimen) {
 	t.Helper()
 	h.now = sp.Name
 	began := time.Now()
-	late := time.AfterFunc(10*hostileWall, func() { panic(sp.Name + ": still not done after " + (10 * hostileWall).String()) })
+	late := time.AfterFunc(hostileWall, func() { panic(sp.Name + ": still not done after " + hostileWall.String()) })
 	defer late.Stop()
 	s, err := loaded(context.Background(), h.rt, "module:hostile", sp.Bytes)
 	h.checkLoad(t, sp, err)

@@ -22,7 +22,7 @@ const stallRun = 300 * time.Millisecond
 // stage and call hostile modules, and three in which they do the same with good ones, medians. The
 // control works as hard, so that the machine's own pauses are in both.
 func TestHostileModulesDelayNobody(t *testing.T) {
-	h := newHostileRun(t, hostileMemory, hostileExamples(t)...)
+	h := newHostileRun(t, hostileMemory, shortChildWall, hostileExamples(t)...)
 	names := hostiletest.Families()
 	for group := range slices.Chunk(indices(len(names)), stallGroup) {
 		var with, without []float64

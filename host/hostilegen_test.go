@@ -17,7 +17,7 @@ import (
 // TestHostileModules takes a part of the generator's sequence through load and
 // calls: 60 here, 500 under the tag e2e, 10,000 under e2e and soak.
 func TestHostileModules(t *testing.T) {
-	h := newHostileRun(t, hostileMemory, hostileExamples(t)...)
+	h := newHostileRun(t, hostileMemory, shortChildWall, hostileExamples(t)...)
 	loads := 0
 	before := heapNow()
 	for n := range hostileModules {
@@ -41,7 +41,7 @@ func TestHostileModules(t *testing.T) {
 // TestEachStaticLimitBitesAtItsNumber loads a module right at each limit of the
 // ABI and sees one beyond it refused at the step that holds the limit.
 func TestEachStaticLimitBitesAtItsNumber(t *testing.T) {
-	h := newHostileRun(t, host.DefaultConfig().MemoryLimit)
+	h := newHostileRun(t, host.DefaultConfig().MemoryLimit, childWall)
 	for _, b := range hostiletest.Bounds() {
 		t.Run(b.Name, func(t *testing.T) {
 			h.take(t, hostiletest.Specimen{Family: b.Name, Name: b.Name, Bytes: b.Module(b.Most), Want: hostiletest.Want{Loads: true}})

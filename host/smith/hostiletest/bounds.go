@@ -56,7 +56,7 @@ func (b Bound) near(rnd *rand.Rand) Specimen {
 		return mustRefuse(fmt.Sprint(n), b.Module(n), b.Step, b.Code, "")
 	}
 	s := mustLoad(fmt.Sprint(n), b.Module(n))
-	s.Want.Also = b.also(n)
+	s.Want.Also = append(b.also(n), compileLimit()...) // what is large takes long to compile
 	return s
 }
 

@@ -310,9 +310,17 @@ func sectionOrder(rnd *rand.Rand, _ [][]byte) Specimen {
 // illTyped bodies decode, and no engine may run them.
 func illTyped(rnd *rand.Rand, _ [][]byte) Specimen {
 	rows := [][]byte{
-		{asm.I32Add}, {asm.Drop}, {0x41, 0}, {0x41, 0, 0x44, 0, 0, 0, 0, 0, 0, 0, 0, asm.I32Add, asm.Drop},
-		{0x02, 0x7f, 0x0b, asm.Drop}, {0x41, 0, 0x04, 0x7f, 0x41, 0, 0x0b, asm.Drop}, {0x42, 0, 0x24, 0},
-		{0x42, 0, 0x41, 0, 0x36, 2, 0}, {0x41, 0, 0x28, 4, 0, asm.Drop}, {0x01, 0x05}, {0x02, 0x40, 0x41, 0, 0x0b},
+		{asm.I32Add},
+		{asm.Drop},
+		{0x41, 0},
+		{0x41, 0, 0x44, 0, 0, 0, 0, 0, 0, 0, 0, asm.I32Add, asm.Drop},
+		{0x02, 0x7f, 0x0b, asm.Drop},
+		{0x41, 0, 0x04, 0x7f, 0x41, 0, 0x0b, asm.Drop},
+		{0x42, 0, 0x24, 0},
+		{0x42, 0, 0x41, 0, 0x36, 2, 0},
+		{0x41, 0, 0x28, 4, 0, asm.Drop},
+		{0x01, 0x05},
+		{0x02, 0x40, 0x41, 0, 0x0b},
 		{0xfd, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xfd, 21, 99, asm.Drop}, // lane 99
 	}
 	code := rows[rnd.IntN(len(rows))]
