@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 
@@ -65,6 +66,23 @@ func loadConfig(cmd *cobra.Command) (*config.Loaded, error) {
 		return nil, err
 	}
 	return loaded, nil
+}
+
+// readableAgain refuses a file that a reload cannot read from its beginning: of a
+// pipe that was read, nothing is left, and nothing is a configuration.
+func readableAgain(cmd *cobra.Command) error {
+	file, err := cmd.Flags().GetString("config")
+	if err != nil || file == "" {
+		return err
+	}
+	info, err := os.Stat(file)
+	if err != nil {
+		return fmt.Errorf("read configuration: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("read configuration: %s is no regular file, which a reload could read again", file)
+	}
+	return nil
 }
 
 // nearestFlag is what a bad flag error adds: the known flag that is closest.

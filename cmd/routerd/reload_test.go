@@ -75,6 +75,12 @@ func TestF2_SIGHUPReadsTheFileUnderEnvironmentAndFlags(t *testing.T) {
 	if code, out, problem := says(t, args...); code != exitFailed || !strings.Contains(problem, filepath.Base(name)) {
 		t.Errorf("exit code %d: %s%s", code, out, problem)
 	}
+	if err := syscall.Mkfifo(name, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, problem := says(t, args...); code != exitFailed || !strings.Contains(problem, "no regular file") {
+		t.Errorf("a pipe: exit code %d: %s", code, problem)
+	}
 	if err := router.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}

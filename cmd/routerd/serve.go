@@ -34,6 +34,9 @@ func serve(cmd *cobra.Command, cfg config.Config) error {
 	defer hangups.stop()
 	log := app.NewLog(cfg.Log, cmd.ErrOrStderr())
 	again := func() (config.Config, error) {
+		if err := readableAgain(cmd); err != nil {
+			return config.Config{}, err
+		}
 		loaded, err := loadConfig(cmd)
 		if err != nil {
 			return config.Config{}, err
