@@ -173,7 +173,7 @@ func TestHalfCloseHoldsForConnectionsAcceptedAfterwards(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+		if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.Body.Close() != nil {
 			t.Fatal(err)
 		}
 		return resp.Close
@@ -198,7 +198,7 @@ func TestHalfCloseHoldsForConnectionsAcceptedAfterwards(t *testing.T) {
 	if err != nil {
 		t.Fatalf("the half-closed client lost its answer: %v", err)
 	}
-	if resp.StatusCode != http.StatusOK {
-		t.Errorf("status %d", resp.StatusCode)
+	if err := resp.Body.Close(); err != nil || resp.StatusCode != http.StatusOK {
+		t.Errorf("status %d, %v", resp.StatusCode, err)
 	}
 }

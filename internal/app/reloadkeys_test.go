@@ -40,7 +40,7 @@ func liveKeys() map[string]func(*testing.T) {
 		"admin.max_body":              testAdminMaxBody,
 		"admin.metrics_public":        testMetricsPublic,
 		"workers.static.[]":           testStaticWorkers,
-		"models.NAME.block_size":      testF3_BlockSize,
+		"models.NAME.block_size":      testBlockSize,
 		"models.NAME.tokenize":        testTokenize,
 		"models.NAME.policy":          testModelPolicy,
 		"routing.rules.[].model":      testRules,
@@ -231,6 +231,7 @@ func testHalfClose(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, _ = io.Copy(io.Discard, resp.Body)
+		_ = resp.Body.Close()
 		return resp.Close
 	}
 	before := ends()
@@ -312,9 +313,9 @@ func testStaticWorkers(t *testing.T) {
 	}
 }
 
-// The engine does not tell its block size: the configuration of exactly its
+// Case F3. The engine does not tell its block size: the configuration of exactly its
 // model does.
-func testF3_BlockSize(t *testing.T) {
+func testBlockSize(t *testing.T) {
 	const model = "Qwen/Qwen2.5-7B-Instruct"
 	cfg := settings(t)
 	for i, name := range []string{model, "Qwen/Qwen2", "5-7B-Instruct"} {

@@ -21,7 +21,7 @@ func TestEveryKeyIsLiveOrNeedsARestart(t *testing.T) {
 		rows++
 		m := row.FindStringSubmatch(strings.TrimSpace(line))
 		switch {
-		case m == nil || m[2] != "live" && m[2] != "restart":
+		case m == nil, m[2] != "live" && m[2] != "restart":
 			t.Errorf("neither live nor restart: %s", line)
 		case m[2] == "restart":
 			restart = append(restart, m[1])
