@@ -56,7 +56,6 @@ func withCount(g Guest) Guest {
 	return g
 }
 
-
 func TestAuditOfAGoodModuleFindsEqualBits(t *testing.T) {
 	s, reg, failed := audited[policy.Scorer](t, abi.KindScorer, formula())
 	tab := liveTable(s.Columns(), 20)

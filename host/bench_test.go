@@ -22,25 +22,31 @@ import (
 func buildExample(t testing.TB, name string) []byte {
 	t.Helper()
 	dir := filepath.Join("..", "plugins", "examples", name)
-	out := filepath.Join(t.TempDir(), name+".wasm")
-	cmd := exec.Command("go", "build", "-buildmode=c-shared", "-trimpath", "-ldflags=-s -w", "-o", out, "./"+dir)
+	manifest, err := os.ReadFile(filepath.Join(dir, "manifest.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return buildGuest(t, dir, "", manifest)
+}
+
+// buildGuest builds the Go guest in a folder and packs it.
+func buildGuest(t testing.TB, dir, flags string, manifest []byte) []byte {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "guest.wasm")
+	cmd := exec.Command("go", "build", "-buildmode=c-shared", "-trimpath", "-ldflags=-s -w "+flags, "-o", out, "./"+dir)
 	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0")
 	if b, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build %s: %v\n%s", name, err, b)
+		t.Fatalf("build %s: %v\n%s", dir, err, b)
 	}
 	raw, err := os.ReadFile(out)
 	if err != nil {
 		t.Fatal(err)
 	}
-	manifest, err := os.ReadFile(filepath.Join(dir, "manifest.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	wasm, report, err := pack.Pack(context.Background(), raw, manifest, nil)
 	if err != nil {
-		t.Fatalf("pack %s: %v", name, err)
+		t.Fatalf("pack %s: %v", dir, err)
 	}
-	t.Logf("%s: %d bytes, fuel %v for rows %v", name, report.Size, report.Measured.Fuel, report.Measured.Rows)
+	t.Logf("%s: %d bytes, fuel %v for rows %v", dir, report.Size, report.Measured.Fuel, report.Measured.Rows)
 	return wasm
 }
 

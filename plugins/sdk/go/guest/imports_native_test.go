@@ -23,3 +23,17 @@ func TestNativeLogKeepsCutLines(t *testing.T) {
 		t.Errorf("lines taken twice: %v", got)
 	}
 }
+
+func TestNativeMetricsAndTracesAreKept(t *testing.T) {
+	guest.TakeValues()
+	guest.AddMetric(0, 1)
+	guest.SetMetric(1, 2.5)
+	guest.Trace(2, -1)
+	want := []guest.Value{{"metric_add", 0, 1}, {"metric_set", 1, 2.5}, {"trace", 2, -1}}
+	if d := cmp.Diff(want, guest.TakeValues()); d != "" {
+		t.Error(d)
+	}
+	if got := guest.TakeValues(); len(got) != 0 {
+		t.Errorf("values taken twice: %v", got)
+	}
+}

@@ -57,6 +57,15 @@ const (
 // Log writes one line to the host's log; see guest.Log.
 func Log(level Level, text string) { guest.Log(level, text) }
 
+// AddMetric adds to a metric of the manifest; see guest.AddMetric.
+func AddMetric(metric int, v float64) { guest.AddMetric(metric, v) }
+
+// SetMetric sets a gauge of the manifest; see guest.SetMetric.
+func SetMetric(metric int, v float64) { guest.SetMetric(metric, v) }
+
+// Trace puts a value down in the decision's record; see guest.Trace.
+func Trace(trace int, v float64) { guest.Trace(trace, v) }
+
 // module is this module's plugin and the batch of the call at hand: the export
 // is a plain function, so what it works on has to be a package variable.
 var module struct {
