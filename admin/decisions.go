@@ -2,8 +2,6 @@ package admin
 
 import (
 	"context"
-	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/valyala/fasthttp"
@@ -21,13 +19,9 @@ type decisionList struct {
 }
 
 func (s *Server) listDecisions(_ context.Context, x *exchange) error {
-	limit := fewDecisions
-	if v := x.query.Get("limit"); v != "" {
-		n, err := strconv.Atoi(v)
-		if err != nil || n < 1 || n > mostDecisions {
-			return invalid("query parameter limit", fmt.Sprintf("%q is not allowed", clip(v)), "1 to 1024")
-		}
-		limit = n
+	limit, err := x.number("limit", fewDecisions, 1, mostDecisions)
+	if err != nil {
+		return err
 	}
 	var f core.DecisionFilter
 	f.Partition.Model = x.query.Get("partition")
@@ -52,10 +46,26 @@ func (s *Server) listDecisions(_ context.Context, x *exchange) error {
 	return x.reply(fasthttp.StatusOK, out)
 }
 
-func (s *Server) showDecision(_ context.Context, x *exchange) error {
+// decisionAnswer is a decision, or what another revision would have made of it:
+// then policy, rows, tie, pick, fault, traces and fuel are that revision's.
+type decisionAnswer struct {
+	core.DecisionRecord
+	Pick     *core.RecordedPick `json:"pick"`               // null where the revision's filters leave nothing
+	Recorded *core.RecordedPick `json:"recorded,omitempty"` // the pick that was made
+	Same     *bool              `json:"same,omitempty"`     // whether it is the same
+}
+
+func (s *Server) showDecision(ctx context.Context, x *exchange) error {
+	if x.query.Has("policy") {
+		return s.replayDecision(ctx, x, x.query.Get("policy"))
+	}
 	d, ok := s.parts.Decisions.Get(x.name)
 	if !ok {
-		return &failure{Code: CodeNotFound, Message: "no such decision is kept", Details: Details{Item: clip(x.name), Allowed: "one of the last 1,024"}}
+		return noDecision(x.name)
 	}
 	return x.reply(fasthttp.StatusOK, d)
+}
+
+func noDecision(id string) *failure {
+	return &failure{Code: CodeNotFound, Message: "no such decision is kept", Details: Details{Item: clip(id), Allowed: "one of the last 1,024"}}
 }

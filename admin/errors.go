@@ -115,6 +115,11 @@ func classified(err error) *failure {
 	if e, ok := errors.AsType[*core.Error](err); ok && e.Code == core.CodeInvalid {
 		return &failure{Code: CodeInvalid, Message: err.Error(), Details: Details{Step: "check", Item: e.Field}}
 	}
+	if e, ok := errors.AsType[*host.LackingError](err); ok {
+		return &failure{Code: CodeConflict, Message: err.Error(), Details: Details{
+			Step: "columns", Item: strings.Join(e.Columns, ", "), Allowed: "a revision that reads only what was recorded",
+		}}
+	}
 	for _, known := range []struct {
 		is   error
 		code Code
@@ -129,6 +134,8 @@ func classified(err error) *failure {
 		{host.ErrNoPolicy, CodeNotFound, ""},
 		{host.ErrNoRevision, CodeNotFound, ""},
 		{host.ErrNoHistory, CodeConflict, "no_history"},
+		{host.ErrNoRollout, CodeConflict, "no_rollout"},
+		{host.ErrNoActive, CodeConflict, "no_active"},
 		{api.ErrNotFound, CodeNotFound, ""},
 		{context.Canceled, CodeUnavailable, ""},
 		{context.DeadlineExceeded, CodeUnavailable, ""},

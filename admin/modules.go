@@ -56,7 +56,7 @@ func describe(m store.Module, info *host.Info) moduleView {
 		Module: m, Title: mf.Name, Version: mf.Version, Description: mf.Description, License: mf.License,
 		Kinds: []string{}, Columns: []string{}, RequestFields: append([]string{}, mf.RequestFields...),
 		ConfigSchema: mf.ConfigSchema, Deterministic: mf.Deterministic, Imports: append([]string{}, info.Imports...),
-		Limits: limitsView{mf.Limits.MemoryPages, mf.Limits.FuelBase, mf.Limits.FuelPerRow, mf.Limits.MaxRows},
+		Limits: viewLimits(info),
 		SDK:    sdkView{mf.SDK.Name, mf.SDK.Version},
 	}
 	for _, k := range mf.Kinds {
@@ -66,6 +66,11 @@ func describe(m store.Module, info *host.Info) moduleView {
 		v.Columns = append(v.Columns, c.Name)
 	}
 	return v
+}
+
+func viewLimits(info *host.Info) limitsView {
+	l := info.Manifest.Limits
+	return limitsView{l.MemoryPages, l.FuelBase, l.FuelPerRow, l.MaxRows}
 }
 
 func (s *Server) listModules(_ context.Context, x *exchange) error {

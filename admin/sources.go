@@ -33,6 +33,22 @@ type Policies interface {
 	Rollback(ctx context.Context, name string, to int, by string) (active, previous int, err error)
 	List() []host.PolicyInfo
 	Show(name string) (host.PolicyInfo, error)
+	Rollouts
+	Trials
+}
+
+// Rollouts let a revision run beside the active one, and make it that.
+type Rollouts interface {
+	SetShadow(ctx context.Context, name string, spec host.ShadowSpec, by string) (host.Change, error)
+	SetCanary(ctx context.Context, name string, spec host.CanarySpec, by string) (host.Change, error)
+	Promote(ctx context.Context, name, by string) (active, previous int, err error)
+}
+
+// Trials ask specifications and revisions about recorded requests; nothing
+// outside hears of it.
+type Trials interface {
+	Trial(ctx context.Context, name string, spec policy.Spec, frames []*policy.Recording) (host.TrialResult, error)
+	Explain(ctx context.Context, name string, revision int, frame *policy.Recording) (host.ExplainReport, error)
 }
 
 // WorkerList shows the workers of all sources.
@@ -73,10 +89,12 @@ type KV struct {
 type Decisions interface {
 	List(f core.DecisionFilter) []core.DecisionRecord
 	Get(id string) (core.DecisionRecord, bool)
+	// Recording is the decision of an id, to be made again.
+	Recording(id string) (core.Recorded, bool)
 }
 
-// Parts are what the API shows and changes. All are required and safe for
-// concurrent use.
+// Parts are what the API shows and changes. All but Limits are required, and all
+// are safe for concurrent use.
 type Parts struct {
 	Modules      Modules
 	Policies     Policies
@@ -87,6 +105,9 @@ type Parts struct {
 	Decisions    Decisions
 	Metrics      prometheus.Gatherer
 	Config       Reloader
+	// Limits are those of the plugin runtime that hold now. Nil leaves them out of
+	// what is shown of a policy.
+	Limits func() host.Limits
 	// Ready returns nil when the router is ready, else why not: a text without
 	// addresses, since it is shown to everybody.
 	Ready func() error

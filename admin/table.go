@@ -4,7 +4,6 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/routerd/routerd/catalog"
-	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/fleet"
 )
@@ -33,16 +32,34 @@ func routes(metricsPublic bool) []route {
 		{method: get, pattern: "/v1/policies", out: policyList{}, status: []int{ok}, handle: (*Server).listPolicies, doc: "Lists the policies by name, with their revisions but not their specifications."},
 		{
 			method: put, pattern: "/v1/policies/{name}", body: jsonBody, in: policy.Spec{}, out: revisionAnswer{}, status: []int{created, ok}, handle: (*Server).putPolicy,
-			doc: "Makes a revision: pins, compiles and self-tests every module. It decides nothing until activated. The same specification again is 200 and the same number.",
+			query: []param{
+				{"dry_run", "true keeps nothing and tries the specification on recorded decisions"},
+				{"decisions", "with dry_run: on how many of the last recorded decisions of the policy, or of all where it has no active revision, 0 to 1024; 256 unless given"},
+			},
+			doc: "Makes a revision: pins, compiles and self-tests every module. It decides nothing until activated. The same specification again is 200 and the same number. `warnings` tell what is allowed and probably not meant. " +
+				"The `trial` of a dry run compares its picks with those of the active revision, the `base`: `regret` is what they cost by the base's totals, `decisive` counts decisions that fall otherwise without the scorer, `lacking` names columns that were not recorded.",
 		},
-		{method: get, pattern: "/v1/policies/{name}", out: policyView{}, status: []int{ok}, handle: (*Server).showPolicy, doc: "Describes a policy with the specifications of its revisions."},
+		{method: get, pattern: "/v1/policies/{name}", out: policyView{}, status: []int{ok}, handle: (*Server).showPolicy, doc: "Describes a policy with the specifications of its revisions, what runs beside the active one, the limits of its modules and its last 100 changes."},
 		{
 			method: post, pattern: "/v1/policies/{name}/activate", body: jsonBody, in: activateBody{}, out: activeAnswer{}, status: []int{ok}, handle: (*Server).activatePolicy,
 			doc: "Makes a kept revision the active one: no decision that starts after the answer uses another.",
 		},
 		{
+			method: post, pattern: "/v1/policies/{name}/shadow", body: jsonBody, in: shadowBody{}, out: rolloutAnswer{}, status: []int{ok}, handle: (*Server).shadowPolicy,
+			doc: "Lets a kept revision decide on the side, for nobody, on a `sample` (above 0 to 1; 1 unless given) of the active revision's decisions; the same revision again changes the sample. `revision` 0 ends the shadow.",
+		},
+		{
+			method: post, pattern: "/v1/policies/{name}/canary", body: jsonBody, in: canaryBody{}, out: rolloutAnswer{}, status: []int{ok}, handle: (*Server).canaryPolicy,
+			doc: "Lets a kept revision decide for `percent` (0 to 100) of the requests, drawn `by` \"request\" (unless given) or \"session\", and for those whose `header` has that value; the same revision again changes the share. " +
+				"One that trips ends by itself. `revision` 0 ends the canary.",
+		},
+		{
+			method: post, pattern: "/v1/policies/{name}/promote", body: jsonBody, in: promoteBody{}, out: activeAnswer{}, status: []int{ok}, handle: (*Server).promotePolicy,
+			doc: "Activates the revision of the canary, or else of the shadow; both end. The body may be empty. Without either: `conflict`, step `no_rollout`.",
+		},
+		{
 			method: post, pattern: "/v1/policies/{name}/rollback", body: jsonBody, in: rollbackBody{}, out: activeAnswer{}, status: []int{ok}, handle: (*Server).rollbackPolicy,
-			doc: "Activates the revision that was active before, or the kept revision `to`. The body may be empty.",
+			doc: "Ends the canary that runs; without one, or with `to`, activates the revision that was active before, or the kept revision `to`. The body may be empty. With nothing to go back to: `conflict`, step `no_history`.",
 		},
 
 		{method: get, pattern: "/v1/workers", out: workerList{}, status: []int{ok}, handle: (*Server).listWorkers, doc: "Lists the workers of all sources by id."},
@@ -67,7 +84,12 @@ func routes(metricsPublic bool) []route {
 			},
 			doc: "Lists the last decisions, newest first, without their candidates.",
 		},
-		{method: get, pattern: "/v1/decisions/{ref}", out: core.DecisionRecord{}, status: []int{ok}, handle: (*Server).showDecision, doc: "Explains a decision, by its id or its request's: candidates, columns, scores and pick."},
+		{
+			method: get, pattern: "/v1/decisions/{ref}", out: decisionAnswer{}, status: []int{ok}, handle: (*Server).showDecision,
+			query: []param{{"policy", "NAME@REVISION, or NAME for the active one: what that kept revision would have chosen; a column that it reads and that was not recorded is a `conflict`"}},
+			doc: "Explains a decision, by its id or its request's: candidates, columns, masks, scores, traces and pick. With `policy`, `policy`, `rows`, `tie`, `pick`, `fault`, `traces` and `fuel` are that revision's, `recorded` is the pick that was made, and `us` is 0; " +
+				"where its filters leave nothing, `pick` is null and the fault says so.",
+		},
 
 		{
 			method: post, pattern: "/v1/config/reload", out: Reloaded{}, status: []int{ok}, handle: (*Server).reloadConfig,

@@ -1,0 +1,199 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/host"
+)
+
+type activateBody struct {
+	Revision int `json:"revision"`
+}
+
+type rollbackBody struct {
+	To int `json:"to,omitempty"`
+}
+
+// promoteBody has no fields: what is promoted is what runs.
+type promoteBody struct{}
+
+// shadowBody sets the shadow; revision 0 ends it.
+type shadowBody struct {
+	Revision *int     `json:"revision"`
+	Sample   *float64 `json:"sample,omitempty"` // 1 unless given
+}
+
+// canaryBody sets the canary; revision 0 ends it.
+type canaryBody struct {
+	Revision *int        `json:"revision"`
+	Percent  *float64    `json:"percent,omitempty"` // may be missing beside a header, and is 0 then
+	By       string      `json:"by,omitempty"`
+	Header   *headerRule `json:"header,omitempty"`
+}
+
+type activeAnswer struct {
+	Active   int `json:"active"`
+	Previous int `json:"previous"`
+}
+
+// rolloutAnswer is what runs beside the active revision after a change.
+type rolloutAnswer struct {
+	activeAnswer
+	Canary *canaryView `json:"canary"` // null for none
+	Shadow *shadowView `json:"shadow"` // null for none
+}
+
+func (s *Server) activatePolicy(ctx context.Context, x *exchange) error {
+	var in activateBody
+	if err := decodeStrict(x.rc.Request.Body(), &in); err != nil {
+		return err
+	}
+	if in.Revision < 1 {
+		return invalid("revision", "is missing or below 1", "the number of a kept revision")
+	}
+	active, previous, err := s.parts.Policies.Activate(ctx, x.name, in.Revision, byAPI)
+	return s.activated(x, active, previous, err)
+}
+
+func (s *Server) rollbackPolicy(ctx context.Context, x *exchange) error {
+	var in rollbackBody
+	if err := decodeOptional(x.rc.Request.Body(), &in); err != nil {
+		return err
+	}
+	if in.To < 0 {
+		return invalid("to", "is below 1", "the number of a kept revision")
+	}
+	active, previous, err := s.parts.Policies.Rollback(ctx, x.name, in.To, byAPI)
+	return s.activated(x, active, previous, err)
+}
+
+func (s *Server) promotePolicy(ctx context.Context, x *exchange) error {
+	if err := decodeOptional(x.rc.Request.Body(), &promoteBody{}); err != nil {
+		return err
+	}
+	active, previous, err := s.parts.Policies.Promote(ctx, x.name, byAPI)
+	return s.activated(x, active, previous, err)
+}
+
+// decodeOptional is decodeStrict for a body that may be empty.
+func decodeOptional(body []byte, into any) error {
+	if len(body) == 0 {
+		return nil
+	}
+	return decodeStrict(body, into)
+}
+
+// activated answers a change of the active revision.
+func (s *Server) activated(x *exchange, active, previous int, err error) error {
+	if err != nil {
+		return err
+	}
+	if p, err := s.parts.Policies.Show(x.name); err == nil {
+		x.digest = digestsOf(&p, active)
+	}
+	return x.reply(fasthttp.StatusOK, activeAnswer{active, previous})
+}
+
+func (s *Server) shadowPolicy(ctx context.Context, x *exchange) error {
+	var in shadowBody
+	if err := decodeStrict(x.rc.Request.Body(), &in); err != nil {
+		return err
+	}
+	spec := host.ShadowSpec{Sample: 1}
+	var err error
+	if spec.Revision, err = beside(in.Revision); err != nil {
+		return err
+	}
+	if in.Sample != nil {
+		spec.Sample = *in.Sample
+		if spec.Revision == 0 {
+			return invalid("sample", "goes with a revision", "nothing beside revision 0")
+		}
+	}
+	_, err = s.parts.Policies.SetShadow(ctx, x.name, spec, byAPI)
+	return s.rolled(x, spec.Revision, err)
+}
+
+func (s *Server) canaryPolicy(ctx context.Context, x *exchange) error {
+	var in canaryBody
+	if err := decodeStrict(x.rc.Request.Body(), &in); err != nil {
+		return err
+	}
+	spec, err := in.spec()
+	if err != nil {
+		return err
+	}
+	_, err = s.parts.Policies.SetCanary(ctx, x.name, spec, byAPI)
+	if f, ok := errors.AsType[*fleet.FieldError](err); ok && in.Header != nil {
+		switch f.Field { // as the body has them
+		case "header":
+			f.Field = "header.name"
+		case "value":
+			f.Field = "header.value"
+		}
+	}
+	return s.rolled(x, spec.Revision, err)
+}
+
+func (in *canaryBody) spec() (spec host.CanarySpec, err error) {
+	spec.By = in.By
+	if spec.Revision, err = beside(in.Revision); err != nil {
+		return spec, err
+	}
+	switch {
+	case spec.Revision == 0 && (in.Percent != nil || in.By != "" || in.Header != nil):
+		return spec, invalid("revision", "0 ends the canary", "nothing beside revision 0")
+	case spec.Revision == 0:
+		return spec, nil
+	case in.Percent == nil && in.Header == nil:
+		return spec, invalid("percent", "is missing", "0 to 100, or a header")
+	}
+	if in.Percent != nil {
+		spec.Percent = *in.Percent
+	}
+	if in.Header != nil {
+		spec.Header, spec.Value = strings.ToLower(in.Header.Name), in.Header.Value
+		if spec.Header == "" {
+			return spec, invalid("header.name", "is missing", "the name of a request header")
+		}
+	}
+	return spec, nil
+}
+
+// beside reads the revision that is to run beside the active one. It must be
+// said: 0 ends what runs.
+func beside(revision *int) (int, error) {
+	if revision == nil || *revision < 0 {
+		return 0, invalid("revision", "is missing or below 0", "the number of a kept revision, or 0 to end what runs")
+	}
+	return *revision, nil
+}
+
+// rolled answers a change of what runs beside the active revision.
+func (s *Server) rolled(x *exchange, revision int, err error) error {
+	if err != nil {
+		return err
+	}
+	p, err := s.parts.Policies.Show(x.name)
+	if err != nil {
+		return err
+	}
+	x.digest = digestsOf(&p, revision)
+	v := viewPolicy(&p)
+	return x.reply(fasthttp.StatusOK, rolloutAnswer{activeAnswer{v.Active, v.Previous}, v.Canary, v.Shadow})
+}
+
+// digestsOf are those of a revision, for the audit line.
+func digestsOf(p *host.PolicyInfo, revision int) string {
+	for i := range p.Revisions {
+		if p.Revisions[i].Number == revision {
+			return strings.Join(p.Revisions[i].Digests, ",")
+		}
+	}
+	return ""
+}
