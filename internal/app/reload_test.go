@@ -419,3 +419,71 @@ func TestATokenFileIsReadAgain(t *testing.T) {
 		t.Error("the log has the token")
 	}
 }
+
+// The seed cannot be written down: the workers, which had changed before, are
+// as they were, and so is every setting.
+func TestAFailureWhilePublishingTakesBackWhatWasPublished(t *testing.T) {
+	cfg := settings(t)
+	cfg.Workers.Static = []fleet.Record{record(t, "w1", serveWorker(t, func() {}))}
+	r := startReloadable(t, cfg)
+	waitForWorkers(t, r.App)
+	policies := filepath.Join(cfg.DataDir, "policies")
+	if err := os.Rename(policies, policies+".away"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(policies, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	next := record(t, "w2", serveWorker(t, func() {}))
+	change := func(c *config.Config) {
+		c.Workers.Static = []fleet.Record{next}
+		c.Policies = map[string]policy.Spec{"fast": seed(t, "builtin:least-load")}
+		c.Routing.Default, c.Frontend.MaxBody = "fast", 1<<10
+	}
+	r.set(change)
+	if got := r.reload(t); got.status != http.StatusInternalServerError || got.Error.Code != "internal" {
+		t.Errorf("got %+v", got)
+	}
+	waitForWorkers(t, r.App)
+	if diff := cmp.Diff(map[string]string{"w1": "ready"}, lifecycles(t, r.App)); diff != "" {
+		t.Errorf("workers (-want +got)\n%s", diff)
+	}
+	if got := r.decidedBy(t); got != "default" {
+		t.Errorf("decided by %s", got)
+	}
+	if status, _ := r.ask(t, strings.Repeat("m", 2<<10)); status != http.StatusNotFound {
+		t.Errorf("status %d: the new max_body is in force", status)
+	}
+	if err := errors.Join(os.Remove(policies), os.Rename(policies+".away", policies)); err != nil {
+		t.Fatal(err)
+	}
+	r.change(t, func(*config.Config) {}, "frontend.max_body", "policies.fast", "routing.default", "workers.static")
+	if got := r.decidedBy(t); got != "fast" {
+		t.Errorf("decided by %s after the good reload", got)
+	}
+}
+
+func TestABlockSizeMayChangeWhereNoWorkerIs(t *testing.T) {
+	cfg := settings(t)
+	cfg.Workers.Static = []fleet.Record{record(t, "w1", serveWorker(t, func() {}))}
+	r := startReloadable(t, cfg)
+	waitForWorkers(t, r.App)
+	size := func(n int) func(*config.Config) {
+		return func(c *config.Config) {
+			c.Models = map[string]config.Model{"m": {BlockSize: n, Tokenize: "engine"}, "n": {BlockSize: n, Tokenize: "engine"}}
+		}
+	}
+	r.change(t, size(16), "models.m", "models.n") // what the partition has
+	r.set(size(32))
+	if got := r.reload(t); got.status != http.StatusConflict || got.Error.Details.Item != "models.m.block_size" {
+		t.Errorf("got %+v", got)
+	}
+	r.change(t, func(c *config.Config) { size(16)(c); c.Workers.Static = nil }, "workers.static")
+	r.change(t, size(32), "models.m.block_size", "models.n.block_size")
+	r.change(t, func(c *config.Config) {
+		c.Workers.Static = []fleet.Record{record(t, "w2", "http://127.0.0.1:1", func(r *fleet.Record) { r.Model, r.BlockSize = "n", 0 })}
+	}, "workers.static")
+	if diff := cmp.Diff(map[string]string{"w2": "ready"}, lifecycles(t, r.App)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
