@@ -150,7 +150,9 @@ func (s *PolicySource) setCanary(name string, info *CanaryInfo, rev *policy.Revi
 	if fromReady {
 		n.ready = nil
 	}
-	rev.Retry()
+	if rev.State() == policy.Tripped { // it was asked for all the same
+		rev.Retry()
+	}
 	s.log.Info("policy canary", slog.String("policy", name), slog.Int("revision", info.Revision), slog.Float64("percent", info.Percent), slog.String("by", info.Who))
 	return change, nil, s.publishCanary(n, rev)
 }

@@ -78,6 +78,19 @@ func (d *desk) offer(now time.Duration, sh *shadow, t *policy.Table, of *policy.
 	}
 }
 
+// forget gives up the memory of jobs that are done.
+func (d *desk) forget() {
+	for range deskPlaces {
+		select {
+		case j := <-d.free:
+			*j = shadowJob{}
+			d.free <- j
+		default:
+			return
+		}
+	}
+}
+
 // work lets shadows decide until ctx ends.
 func (d *desk) work(ctx context.Context) {
 	rest := time.NewTimer(0)
@@ -116,7 +129,11 @@ type shadow struct {
 	shed   atomic.Uint64
 	over   atomic.Bool
 
-	mu    sync.Mutex // held while the revision decides; guards all below
+	// use is held while the revision decides, by the desk alone; it is never
+	// waited for. Whoever comes last closes the revision.
+	use sync.Mutex
+
+	mu    sync.Mutex // guards count
 	count shadowCount
 }
 
@@ -148,24 +165,34 @@ func (sh *shadow) samples(seed uint64) bool {
 
 // decide decides a job and compares.
 func (sh *shadow) decide(ctx context.Context, j *shadowJob, t *policy.Table, d *policy.Decision) {
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
+	sh.use.Lock()
+	if !sh.over.Load() {
+		sh.decideOpen(ctx, j, t, d)
+	}
+	sh.use.Unlock()
 	if sh.over.Load() {
+		sh.rev.Retire()
+	}
+}
+
+func (sh *shadow) decideOpen(ctx context.Context, j *shadowJob, t *policy.Table, d *policy.Decision) {
+	lacking := j.frame.Table(t, sh.rev.Columns())
+	began := time.Now()
+	var err error
+	if len(lacking) == 0 {
+		err = sh.rev.Replay(ctx, t, d)
+	}
+	if ctx.Err() != nil {
 		return
 	}
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
 	c := &sh.count
-	set := sh.rev.Columns().Clone()
-	lacking := j.frame.Table(t, set)
 	if len(lacking) > 0 {
 		c.faults["missing_column"]++
 		return
 	}
-	began := time.Now()
-	err := sh.rev.Replay(ctx, t, d)
 	c.took += time.Since(began)
-	if ctx.Err() != nil {
-		return
-	}
 	c.fuel += d.Fuel
 	if reason := faultReason(err, d); reason != "" {
 		c.faults[reason]++
@@ -213,12 +240,14 @@ func (c *shadowCount) load(j *shadowJob, row int) {
 	c.loadShadow += loads[row] - mean
 }
 
-// end closes the revision when its call has ended.
+// end lets the revision close: now, or when its call has ended.
 func (sh *shadow) end() error {
 	sh.over.Store(true)
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
+	if !sh.use.TryLock() {
+		return nil
+	}
 	sh.rev.Retire()
+	sh.use.Unlock()
 	return sh.rev.CloseErr()
 }
 

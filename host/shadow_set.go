@@ -168,7 +168,7 @@ func (s *PolicySource) endShadow(n *named, c Change) (Change, error) {
 	return c, s.dropShadow(n)
 }
 
-// dropShadow ends the shadow that runs. It waits for its call. s.mu is held.
+// dropShadow ends the shadow that runs. s.mu is held.
 func (s *PolicySource) dropShadow(n *named) error {
 	if n.shadow == nil {
 		return nil
@@ -177,5 +177,6 @@ func (s *PolicySource) dropShadow(n *named) error {
 	n.shadow = nil
 	n.watch.shadow.Store(nil)
 	s.keepColumns(n)
+	s.desk.forget()
 	return sh.end()
 }
