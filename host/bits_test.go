@@ -3,6 +3,7 @@ package host_test
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"log/slog"
 	"math"
 	"testing"
@@ -40,29 +41,30 @@ func formulaNative(a, b []float64) []float64 {
 	return out
 }
 
-func TestEqualBitsNativeCompiledInterpretedUnmetered(t *testing.T) {
-	wasm := formula().Bytes()
+// TestEqualBitsEverywhere: the same frame gives equal bits natively, compiled,
+// interpreted, metered and not, on two instances, and after the frame has grown.
+func TestEqualBitsEverywhere(t *testing.T) {
+	wasm := growing().Bytes()
 	cfg := host.DefaultConfig()
-	cfg.CallDeadline = 5 * time.Second
+	cfg.CallDeadline, cfg.PoolWait = 5*time.Second, 5*time.Second
 	interpreted, err := host.NewInterpreted(cfg, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	compiled := stage(t, newRuntime(t), wasm, "")
 	slowly, err := loaded(context.Background(), interpreted, "module:test", wasm)
 	if err != nil {
 		t.Fatal(err)
 	}
+	compiled, other, grown := stage(t, newRuntime(t), wasm, ""), stage(t, newRuntime(t), wasm, ""), stage(t, newRuntime(t), wasm, "")
+	eventually(t, "a larger frame", func() bool { _, _, err := score(grown, 4000); return err == nil })
 	for _, n := range []int{1, 7, 64, 1000} {
 		tab := liveTable(compiled.Columns(), n)
 		a, b := tab.Column(abi.ColLoadActiveRequests), tab.Column(abi.ColKVOverlapDevice)
 		want := formulaNative(a, b)
-		for name, s := range map[string]policy.Scorer{"compiled": compiled, "interpreted": slowly} {
-			got := make([]float64, n)
-			if _, err := s.Score(context.Background(), tab, got, &policy.StageReport{}); err != nil {
-				t.Fatal(err)
-			}
-			if !sameBits(want, got) {
+		for name, s := range map[string]policy.Scorer{
+			"compiled": compiled, "another instance": other, "interpreted": slowly, "after growth": grown,
+		} {
+			if got, _ := scoresOf(t, s, tab); !sameBits(want, got) {
 				t.Errorf("%d rows, %s: other bits than native", n, name)
 			}
 		}
@@ -70,10 +72,7 @@ func TestEqualBitsNativeCompiledInterpretedUnmetered(t *testing.T) {
 			t.Errorf("%d rows, unmetered: other bits than native", n)
 		}
 	}
-	if err := slowly.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := interpreted.Close(); err != nil {
+	if err := errors.Join(slowly.Close(), interpreted.Close()); err != nil {
 		t.Error(err)
 	}
 }
