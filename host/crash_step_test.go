@@ -28,7 +28,6 @@ const killAtEnv = "ROUTERD_TEST_KILL_AT"
 
 // scripted is one life of a data folder.
 type scripted struct {
-	ctx     context.Context
 	modules *store.Store
 	source  *host.PolicySource
 	paused  bool // steps are not counted
@@ -40,37 +39,37 @@ func (s *scripted) upload(name string, wasm []byte) error {
 }
 
 func (s *scripted) put(name string, sp policy.Spec) error {
-	_, _, err := s.source.Put(s.ctx, name, sp, "test")
+	_, _, err := s.source.Put(context.Background(), name, sp, "test")
 	return err
 }
 
 func (s *scripted) activate(number int) error {
-	_, _, err := s.source.Activate(s.ctx, "default", number, "test")
+	_, _, err := s.source.Activate(context.Background(), "default", number, "test")
 	return err
 }
 
 func (s *scripted) canary(spec host.CanarySpec) error {
-	_, err := s.source.SetCanary(s.ctx, "default", spec, "test")
+	_, err := s.source.SetCanary(context.Background(), "default", spec, "test")
 	return err
 }
 
 func (s *scripted) shadow(spec host.ShadowSpec) error {
-	_, err := s.source.SetShadow(s.ctx, "default", spec, "test")
+	_, err := s.source.SetShadow(context.Background(), "default", spec, "test")
 	return err
 }
 
 func (s *scripted) rollback(to int) error {
-	_, _, err := s.source.Rollback(s.ctx, "default", to, "test")
+	_, _, err := s.source.Rollback(context.Background(), "default", to, "test")
 	return err
 }
 
 func (s *scripted) promote() error {
-	_, _, err := s.source.Promote(s.ctx, "default", "test")
+	_, _, err := s.source.Promote(context.Background(), "default", "test")
 	return err
 }
 
 func (s *scripted) seed(specs map[string]policy.Spec) error {
-	p, err := s.source.PrepareConfig(s.ctx, host.PolicyConfig{Seeds: specs})
+	p, err := s.source.PrepareConfig(context.Background(), host.PolicyConfig{Seeds: specs})
 	if err != nil {
 		return err
 	}
@@ -122,7 +121,7 @@ func script() []func(*scripted) error {
 		func(s *scripted) error { return s.shadow(host.ShadowSpec{Revision: 4, Sample: 1}) },
 		func(s *scripted) error { return s.shadow(host.ShadowSpec{}) },
 		func(s *scripted) error { return s.put("p3", spec("module:high")) },
-		func(s *scripted) error { return s.source.Remove(s.ctx, "p3", "test") },
+		func(s *scripted) error { return s.source.Remove(context.Background(), "p3", "test") },
 	}
 }
 
@@ -133,7 +132,7 @@ func killedAt(dir, at string) error {
 	if err != nil {
 		return err
 	}
-	s := &scripted{ctx: context.Background()}
+	s := &scripted{}
 	steps := 0
 	durable.OnStep(func(string) {
 		if s.paused {
@@ -154,7 +153,7 @@ func killedAt(dir, at string) error {
 	if s.modules, err = store.Open(filepath.Join(dir, "modules")); err != nil {
 		return err
 	}
-	if s.source, err = host.OpenPolicySource(s.ctx, rt, s.modules, host.PolicyConfig{Dir: filepath.Join(dir, "policies")}, log); err != nil {
+	if s.source, err = host.OpenPolicySource(context.Background(), rt, s.modules, host.PolicyConfig{Dir: filepath.Join(dir, "policies")}, log); err != nil {
 		return err
 	}
 	if err := tellState(s.source); err != nil {
@@ -168,7 +167,7 @@ func killedAt(dir, at string) error {
 			return err
 		}
 	}
-	fmt.Println("steps", steps)
+	fmt.Fprintln(os.Stdout, "steps", steps)
 	return nil
 }
 
@@ -178,7 +177,7 @@ func tellState(s *host.PolicySource) error {
 	if err != nil {
 		return err
 	}
-	fmt.Println("state", string(b))
+	fmt.Fprintln(os.Stdout, "state", string(b))
 	return nil
 }
 

@@ -249,8 +249,12 @@ func TestTheHistorySaysWhoDidWhat(t *testing.T) {
 		got = append(got, entry{c.Who, c.What, c.Revision, c.Previous, c.Why})
 	}
 	want := []entry{
-		{"built-in", "seed", 1, 0, ""}, {"test", "put", 2, 0, ""}, {"test", "put", 3, 0, ""}, {"test", "activate", 2, 1, ""},
-		{"test", "canary", 3, 0, "5 % by request and header x-team"}, {"bob", "promote", 3, 2, ""},
+		{"built-in", "seed", 1, 0, ""},
+		{"test", "put", 2, 0, ""},
+		{"test", "put", 3, 0, ""},
+		{"test", "activate", 2, 1, ""},
+		{"test", "canary", 3, 0, "5 % by request and header x-team"},
+		{"bob", "promote", 3, 2, ""},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
