@@ -24,6 +24,7 @@ type call struct {
 	out    io.Writer
 	in     io.Reader
 	json   bool
+	width  int // of a line; 0 for any
 }
 
 // run makes a command's function from an action.
@@ -33,7 +34,7 @@ func (t *target) run(do action) func(*cobra.Command, []string) error {
 		if err != nil {
 			return err
 		}
-		return do(cmd.Context(), &call{client: client, args: args, out: cmd.OutOrStdout(), in: cmd.InOrStdin(), json: t.output == "json"})
+		return do(cmd.Context(), &call{client: client, args: args, out: cmd.OutOrStdout(), in: cmd.InOrStdin(), json: t.output == "json", width: lineWidth(cmd.OutOrStdout())})
 	}
 }
 

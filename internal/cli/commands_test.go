@@ -53,13 +53,15 @@ func TestAPolicyIsAppliedActivatedAndRolledBack(t *testing.T) {
 	r.run(t, "module put mine %q", r.file(t, "m.wasm", wasmtest.Guest{}.Bytes()))
 	has(t, r.run(t, "policy apply default --use module:mine --activate"), "policy default revision 2 active, previous 1")
 	yaml := "scorers:\n- use: builtin:least-load\n  weight: 2\n"
-	has(t, r.run(t, "policy apply default %q", r.file(t, "p.yaml", []byte(yaml))), "policy default revision 3 ready")
-	has(t, r.run(t, "policy apply default %q", r.file(t, "p.json", []byte(`{"scorers":[{"use":"builtin:least-load","weight":2}]}`))), "policy default revision 3 ready")
+	warning := "warning weight_never_decides at scorers[0]: "
+	has(t, r.run(t, "policy apply default %q", r.file(t, "p.yaml", []byte(yaml))), "policy default revision 3 ready", warning)
+	has(t, r.run(t, "policy apply default %q", r.file(t, "p.json", []byte(`{"scorers":[{"use":"builtin:least-load","weight":2}]}`))), "policy default revision 3 ready", warning)
 	has(t, r.run(t, "policy activate default 3"), "ACTIVE PREVIOUS", "3 2")
 	has(t, r.run(t, "policy rollback default"), "ACTIVE PREVIOUS", "2 3")
 	has(t, r.run(t, "policy rollback default --to 1"), "ACTIVE PREVIOUS", "1 2")
 	has(t, r.run(t, "policy list"), "NAME ACTIVE STATE SET BY PREVIOUS REVISIONS NOTE", "default 1 active api 2 3 -")
-	has(t, r.run(t, "policy show default"), "policy default, active 1, previous 2", "REVISION STATE MADE BY AT SPEC", "1 active", "2 retired api", "3 retired api")
+	contains(t, r.run(t, "policy show default"), "policy default, active 1, previous 2", "REVISION STATE MADE BY AT CALLS", "1 active", "2 retired api", "3 retired api",
+		"MODULE DIGEST PAGES FUEL", "test sha256:", "AT WHO WHAT REVISION PREVIOUS WHY", "api rollback 2 3", "api rollback 1 2")
 	out, err := command(t, yaml, "policy apply other - --admin-url "+r.url+" --data-dir "+r.dir+" --output json")
 	if err != nil || !strings.Contains(out, `"revision": 1`) {
 		t.Errorf("got %s, %v", out, err)
@@ -135,7 +137,7 @@ func TestDecisionsAreExplained(t *testing.T) {
 	}
 	id := strings.Fields(strings.Split(out, "\n")[1])[0]
 	one := r.run(t, "decisions %q", id)
-	for _, want := range []string{"decision " + id, "32 tokens", "policy default@1 picked w", "best total", "SCORER 0", "load.active_requests", "\n*  w", "w1/0", "w2/0"} {
+	for _, want := range []string{"decision " + id, "32 tokens", "policy default@1 picked w", "best total", "  stages: scorer builtin:kv-aware", "TOTAL", "  builtin:kv-aware", "load.active_requests", "\n*  w", "w1/0", "w2/0", "* picked"} {
 		if !strings.Contains(one, want) {
 			t.Errorf("%q is missing\n%s", want, one)
 		}
@@ -153,7 +155,9 @@ func TestWrongUsageIsAUsageError(t *testing.T) {
 	r := start(t)
 	for _, line := range []string{
 		"policy apply default", "policy apply default file --use module:x", "policy apply default file --config {}",
-		"policy apply default --use module:x --config {", "policy activate default x", "policy activate default 0", "policy rollback default --to -1",
+		"policy apply default --use module:x --config {", "policy activate default x", "policy activate default 0", "policy apply default --use module:x --dry-run --activate", "policy apply default --use module:x --decisions 5",
+		"policy shadow default x", "policy shadow default 0", "policy shadow default off --sample 1", "policy canary default 2", "policy canary default 1.5 --percent 1", "policy canary default off --percent 5",
+		"policy canary default 2 --header x", "decisions --policy default@1", "policy rollback default --to -1",
 		"module list --output xml", "module lst", "worker add http://a:1 --kv-events x=tcp://a:1", "worker add http://a:1 --kv-events tcp://a:1 --kv-events 0=tcp://a:2",
 		"worker add http://a:1 --adapter a=b", "worker add file --name x", "worker add http://",
 	} {
@@ -209,7 +213,7 @@ func TestEachCommandHasAnExample(t *testing.T) {
 	text := cli.Reference(root())
 	for _, c := range []string{
 		"module list", "module put NAME FILE", "module rm NAME", "policy list", "policy show NAME", "policy apply NAME [FILE]", "policy activate NAME REVISION",
-		"policy rollback NAME", "worker list", "worker add URL|FILE", "worker rm ID|NAME", "decisions [ID]",
+		"policy shadow NAME REVISION|off", "policy canary NAME REVISION|off", "policy promote NAME", "policy rollback NAME", "worker list", "worker add URL|FILE", "worker rm ID|NAME", "decisions [ID]",
 	} {
 		_, rest, ok := strings.Cut(text, "\n## routerd "+c+"\n")
 		section, _, _ := strings.Cut(rest, "\n## ")

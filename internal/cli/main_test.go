@@ -180,6 +180,25 @@ func has(t *testing.T, out string, lines ...string) {
 	}
 }
 
+// contains looks for lines that hold cells side by side, in order.
+func contains(t *testing.T, out string, lines ...string) {
+	t.Helper()
+	next := 0
+	for line := range strings.Lines(out) {
+		if next < len(lines) && hasCells(line, lines[next]) {
+			next++
+		}
+	}
+	if next < len(lines) {
+		t.Errorf("no line with %q\n%s", lines[next], out)
+	}
+}
+
+// hasCells tells whether a line holds cells side by side.
+func hasCells(line, cells string) bool {
+	return strings.Contains(strings.Join(strings.Fields(line), " "), cells)
+}
+
 func (r *router) book(t *testing.T, id string) {
 	t.Helper()
 	_, err := r.core.Select(t.Context(), &core.Request{

@@ -3,8 +3,6 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
 	"net/url"
 	"strconv"
@@ -18,10 +16,15 @@ type policyInfo struct {
 	Name        string     `json:"name"`
 	Active      int        `json:"active"`
 	Previous    int        `json:"previous"`
+	State       string     `json:"state"`
 	ActivatedBy string     `json:"activated_by"`
 	Drifted     bool       `json:"drifted"`
 	Problem     string     `json:"problem"`
+	Canary      *canary    `json:"canary"`
+	Shadow      *shadow    `json:"shadow"`
 	Revisions   []revision `json:"revisions"`
+	Limits      limits     `json:"limits"`
+	History     []change   `json:"history"`
 }
 
 type revision struct {
@@ -32,6 +35,7 @@ type revision struct {
 	Digests  []string        `json:"digests"`
 	At       time.Time       `json:"at"`
 	By       string          `json:"by"`
+	Stats    *stats          `json:"stats"`
 }
 
 type active struct {
@@ -41,13 +45,13 @@ type active struct {
 
 func policyCommand() *cobra.Command {
 	t := &target{}
-	return group("policy", "Make, activate and roll back policies of a running router", "  routerd policy apply default --use module:kv-aware --activate", t,
+	return group("policy", "Make, try, activate and roll back policies of a running router", "  routerd policy apply default --use module:kv-aware --activate", t,
 		&cobra.Command{
 			Use: "list", Short: "List the policies", Example: "  routerd policy list", Args: cobra.NoArgs,
 			RunE: t.run(listPolicies),
 		},
 		&cobra.Command{
-			Use: "show NAME", Short: "Show a policy's revisions", Example: "  routerd policy show default", Args: cobra.ExactArgs(1),
+			Use: "show NAME", Short: "Show a policy's revisions, what runs beside the active one, limits and history", Example: "  routerd policy show default", Args: cobra.ExactArgs(1),
 			RunE: t.run(showPolicy),
 		},
 		policyApply(t),
@@ -61,6 +65,9 @@ func policyCommand() *cobra.Command {
 				return send(ctx, c, "POST", policyPath(c.args[0])+"/activate", map[string]int{"revision": n}, printActive)
 			}),
 		},
+		policyShadow(t),
+		policyCanary(t),
+		policyPromote(t),
 		policyRollback(t),
 	)
 }
@@ -95,13 +102,7 @@ func listPolicies(ctx context.Context, c *call) error {
 	) {
 		row(w, "NAME", "ACTIVE", "STATE", "SET BY", "PREVIOUS", "REVISIONS", "NOTE")
 		for _, p := range got.Policies {
-			state := ""
-			for _, r := range p.Revisions {
-				if r.Revision == p.Active {
-					state = r.State
-				}
-			}
-			row(w, p.Name, number(p.Active), state, p.ActivatedBy, number(p.Previous), len(p.Revisions), p.note())
+			row(w, p.Name, number(p.Active), p.State, p.ActivatedBy, number(p.Previous), len(p.Revisions), p.note())
 		}
 	})
 }
@@ -111,122 +112,14 @@ func (p *policyInfo) note() string {
 	if p.Drifted {
 		notes = append(notes, "drifted")
 	}
+	if p.Canary != nil {
+		notes = append(notes, "canary "+p.Canary.String())
+	}
+	if p.Shadow != nil {
+		notes = append(notes, "shadow "+p.Shadow.String())
+	}
 	if p.Problem != "" {
 		notes = append(notes, "runs its fallback: "+p.Problem)
 	}
 	return strings.Join(notes, "; ")
-}
-
-func showPolicy(ctx context.Context, c *call) error {
-	return show(ctx, c, policyPath(c.args[0]), func(w io.Writer, p policyInfo) {
-		fmt.Fprintf(w, "policy %s, active %s, previous %s", cell(p.Name), cell(number(p.Active)), cell(number(p.Previous)))
-		if n := p.note(); n != "" {
-			fmt.Fprintf(w, " (%s)", cell(n))
-		}
-		fmt.Fprintln(w)
-		row(w, "REVISION", "STATE", "MADE BY", "AT", "SPEC")
-		for _, r := range p.Revisions {
-			row(w, r.Revision, r.State, r.By, r.At.Format(time.RFC3339), string(r.Spec))
-		}
-	})
-}
-
-func policyRollback(t *target) *cobra.Command {
-	var to string
-	c := &cobra.Command{
-		Use: "rollback NAME", Short: "Activate the revision before, or another kept one", Example: "  routerd policy rollback default", Args: cobra.ExactArgs(1),
-		RunE: t.run(func(ctx context.Context, c *call) error {
-			body := map[string]int{}
-			if to != "" {
-				n, err := revisionNumber("--to", to)
-				if err != nil {
-					return err
-				}
-				body["to"] = n
-			}
-			return send(ctx, c, "POST", policyPath(c.args[0])+"/rollback", body, printActive)
-		}),
-	}
-	c.Flags().StringVar(&to, "to", "", "revision to go to (default the one before)")
-	return c
-}
-
-// applied is what policy apply did.
-type applied struct {
-	revision
-	Active *active `json:"active,omitempty"`
-}
-
-func policyApply(t *target) *cobra.Command {
-	var use, config string
-	var activate bool
-	c := &cobra.Command{
-		Use: "apply NAME [FILE]", Short: "Make a revision from a specification (JSON or YAML; - is standard input)", Args: cobra.RangeArgs(1, 2),
-		Example: "  routerd policy apply default --use module:kv-aware --activate",
-		RunE: t.run(func(ctx context.Context, c *call) error {
-			spec, err := c.spec(use, config)
-			if err != nil {
-				return err
-			}
-			return c.apply(ctx, spec, activate)
-		}),
-	}
-	c.Flags().StringVar(&use, "use", "", "instead of a FILE: a single scorer, builtin:NAME or module:NAME")
-	c.Flags().StringVar(&config, "config", "", "with --use: the scorer's configuration (JSON)")
-	c.Flags().BoolVar(&activate, "activate", false, "activate the revision")
-	return c
-}
-
-func (c *call) apply(ctx context.Context, spec []byte, activate bool) error {
-	var made applied
-	if err := c.client.Do(ctx, "PUT", policyPath(c.args[0]), spec, &made.revision); err != nil {
-		return err
-	}
-	if activate {
-		made.Active = &active{}
-		body := map[string]int{"revision": made.Revision}
-		if err := c.client.Do(ctx, "POST", policyPath(c.args[0])+"/activate", body, made.Active); err != nil {
-			return fmt.Errorf("revision %d is made but not activated: %w", made.Revision, err)
-		}
-		made.State = "active"
-	}
-	if c.json {
-		return c.printJSON(map[string]any{
-			"name": made.Name, "revision": made.Revision, "state": made.State, "digests": made.Digests, "active": made.Active,
-		})
-	}
-	text := fmt.Sprintf("policy %s revision %d %s", cell(made.Name), made.Revision, made.State)
-	if made.Active != nil && made.Active.Previous != 0 {
-		text += fmt.Sprintf(", previous %d", made.Active.Previous)
-	}
-	if _, err := fmt.Fprintln(c.out, text); err != nil {
-		return fmt.Errorf("print: %w", err)
-	}
-	return nil
-}
-
-// spec is the specification from the file or from --use.
-func (c *call) spec(use, config string) ([]byte, error) {
-	switch {
-	case use == "" && len(c.args) == 1:
-		return nil, usage("policy apply needs a FILE or --use")
-	case use != "" && len(c.args) == 2:
-		return nil, usage("policy apply takes a FILE or --use, not both")
-	case use == "" && config != "":
-		return nil, usage("--config goes with --use")
-	case use == "":
-		return c.document(c.args[1])
-	}
-	scorer := map[string]any{"use": use}
-	if config != "" {
-		if !json.Valid([]byte(config)) {
-			return nil, usage("--config is not valid JSON")
-		}
-		scorer["config"] = json.RawMessage(config)
-	}
-	b, err := json.Marshal(map[string]any{"scorers": []any{scorer}})
-	if err != nil {
-		return nil, errors.Join(errors.New("encode the specification"), err)
-	}
-	return b, nil
 }

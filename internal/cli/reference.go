@@ -30,7 +30,7 @@ func reference(b *strings.Builder, c *cobra.Command) {
 	}
 	fmt.Fprintf(b, "\n## %s\n\n%s.\n", c.CommandPath()+strings.TrimPrefix(c.Use, c.Name()), c.Short)
 	if c.Example != "" {
-		fmt.Fprintf(b, "\n```\n%s\n```\n", strings.TrimSpace(c.Example))
+		fmt.Fprintf(b, "\n```\n%s\n```\n", strings.ReplaceAll(strings.TrimSpace(c.Example), "\n  ", "\n"))
 	}
 	list := ""
 	c.LocalFlags().VisitAll(func(f *pflag.Flag) {

@@ -1,0 +1,118 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+// applied is what policy apply did.
+type applied struct {
+	revision
+	Warnings []warning `json:"warnings"`
+	Columns  []string  `json:"columns"`
+	Trial    *trial    `json:"trial"`
+	Active   *active   `json:"active,omitempty"`
+}
+
+type warning struct {
+	Code    string `json:"code"`
+	Stage   string `json:"stage"`
+	Message string `json:"message"`
+}
+
+func policyApply(t *target) *cobra.Command {
+	var use, config string
+	var activate, dry bool
+	var decisions int
+	cmd := &cobra.Command{
+		Use: "apply NAME [FILE]", Short: "Make a revision from a specification (JSON or YAML; - is standard input)", Args: cobra.RangeArgs(1, 2),
+		Example: "  routerd policy apply default --use module:kv-aware --activate\n  routerd policy apply default policy.yaml --dry-run",
+	}
+	cmd.RunE = t.run(func(ctx context.Context, c *call) error {
+		spec, err := c.spec(use, config)
+		if err != nil {
+			return err
+		}
+		switch {
+		case dry && activate:
+			return usage("--activate does not go with --dry-run")
+		case dry:
+			return c.try(ctx, spec, decisions)
+		case cmd.Flags().Changed("decisions"):
+			return usage("--decisions goes with --dry-run")
+		}
+		return c.apply(ctx, spec, activate)
+	})
+	cmd.Flags().StringVar(&use, "use", "", "instead of a FILE: a single scorer, builtin:NAME or module:NAME")
+	cmd.Flags().StringVar(&config, "config", "", "with --use: the scorer's configuration (JSON)")
+	cmd.Flags().BoolVar(&activate, "activate", false, "activate the revision")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "keep nothing; try the specification on recorded decisions")
+	cmd.Flags().IntVar(&decisions, "decisions", 256, "with --dry-run: on how many of the last ones, 0 to 1024")
+	return cmd
+}
+
+func (c *call) apply(ctx context.Context, spec []byte, activate bool) error {
+	var made applied
+	if err := c.client.Do(ctx, "PUT", policyPath(c.args[0]), spec, &made); err != nil {
+		return err
+	}
+	if activate {
+		made.Active = &active{}
+		body := map[string]int{"revision": made.Revision}
+		if err := c.client.Do(ctx, "POST", policyPath(c.args[0])+"/activate", body, made.Active); err != nil {
+			return fmt.Errorf("revision %d is made but not activated: %w", made.Revision, err)
+		}
+		made.State = "active"
+	}
+	if c.json {
+		return c.printJSON(map[string]any{
+			"name": made.Name, "revision": made.Revision, "state": made.State, "digests": made.Digests, "warnings": made.Warnings, "active": made.Active,
+		})
+	}
+	text := fmt.Sprintf("policy %s revision %d %s", cell(made.Name), made.Revision, made.State)
+	if made.Active != nil && made.Active.Previous != 0 {
+		text += fmt.Sprintf(", previous %d", made.Active.Previous)
+	}
+	for _, w := range made.Warnings {
+		text += "\n" + w.String()
+	}
+	if _, err := fmt.Fprintln(c.out, text); err != nil {
+		return fmt.Errorf("print: %w", err)
+	}
+	return nil
+}
+
+// String is one line.
+func (w *warning) String() string {
+	return fmt.Sprintf("warning %s at %s: %s", cell(w.Code), cell(w.Stage), cell(w.Message))
+}
+
+// spec is the specification from the file or from --use.
+func (c *call) spec(use, config string) ([]byte, error) {
+	switch {
+	case use == "" && len(c.args) == 1:
+		return nil, usage("policy apply needs a FILE or --use")
+	case use != "" && len(c.args) == 2:
+		return nil, usage("policy apply takes a FILE or --use, not both")
+	case use == "" && config != "":
+		return nil, usage("--config goes with --use")
+	case use == "":
+		return c.document(c.args[1])
+	}
+	scorer := map[string]any{"use": use}
+	if config != "" {
+		if !json.Valid([]byte(config)) {
+			return nil, usage("--config is not valid JSON")
+		}
+		scorer["config"] = json.RawMessage(config)
+	}
+	b, err := json.Marshal(map[string]any{"scorers": []any{scorer}})
+	if err != nil {
+		return nil, errors.Join(errors.New("encode the specification"), err)
+	}
+	return b, nil
+}

@@ -1,0 +1,8 @@
+//go:build !unix
+
+package cli
+
+import "io"
+
+// terminalWidth is not known here.
+func terminalWidth(io.Writer) int { return 0 }
