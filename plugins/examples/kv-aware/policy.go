@@ -93,7 +93,7 @@ func exact(b *scorer.Batch) {
 		h         = b.Field(fieldHostWeight)
 		d         = b.Field(fieldDiskWeight)
 		m         = b.Field(fieldSharedWeight)
-		leastWait = least(waiting, n)
+		leastWait = least(waiting, b.Mask(), n)
 	)
 	for i := range n {
 		excess := scorer.Max(waiting.At(i)-leastWait, 0) / blockSize

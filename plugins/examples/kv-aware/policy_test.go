@@ -1,12 +1,17 @@
 package main
 
 import (
+	"context"
+	"encoding/json"
 	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"testing"
 
+	"github.com/routerd/routerd/core/policy"
+	"github.com/routerd/routerd/plugins/abi"
 	"github.com/routerd/routerd/plugins/sdk/go/scorertest"
 )
 
@@ -182,21 +187,149 @@ func TestScoreHasTheBitsOfTheWrittenFormula(t *testing.T) {
 	}
 }
 
-func holdsFormula(t *testing.T, f map[string]float64, rows []row) {
+// Rows that a filter dropped are not the least loaded ones.
+func TestTheLeastLoadIsThatOfKeptRows(t *testing.T) {
+	f := defaults()
+	f["config.credit_decay"] = 2
+	b := batch(f, idle(0), row{4, 0, 0, 0, 80, 240, 10, 0, 1}, row{4, 0, 0, 0, 160, 240, 10, 0, 1}, idle(0))
+	b.Mask = []bool{false, true, true, false}
+	got, err := scorertest.Run(plugin(), b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The second is the least loaded: no decay. The third has 80 tokens, 5
+	// blocks, more: 1 / (1 + 2 × 5/10).
+	if want := []float64{0, -(15.0 - 4 + 10), -(15.0 - 2 + 10), 0}; !slices.Equal(got, want) {
+		t.Errorf("scores %v, want %v", got, want)
+	}
+}
+
+// live is a row whose cached blocks do not cover its prefill, so that the decay
+// tells.
+func live(rng *rand.Rand) row {
+	number := func(most int) float64 { return float64(rng.IntN(7*most)) / 7 }
+	return row{number(40), number(9), number(9), number(9), number(4000), 1600 + number(4000), number(100), number(20), 1 / (1 + number(3))}
+}
+
+func TestScoreHasTheBitsOfTheWrittenFormulaBehindAFilter(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	for round := range 200 {
+		f := defaults()
+		f["config.credit_decay"] = float64(1+rng.IntN(40)) / 13
+		rows := make([]row, 1+rng.IntN(40))
+		mask := make([]bool, len(rows))
+		for i := range rows {
+			rows[i], mask[i] = live(rng), rng.IntN(3) > 0
+		}
+		mask[rng.IntN(len(rows))] = true
+		if round%10 == 0 { // so that the formula is done again
+			rows[rng.IntN(len(rows))][rng.IntN(9)] = math.Inf(1)
+		}
+		holdsMasked(t, f, rows, mask)
+	}
+}
+
+// filtered is the built-in twin behind a filter of keep.
+func filtered(t *testing.T, keep []bool) *policy.Revision {
 	t.Helper()
-	least := rows[0][4]
-	for _, r := range rows {
-		if r[4] < least {
-			least = r[4]
+	spec, err := policy.ParseSpec([]byte(`{"filters":[{"use":"module:keep"}],"scorers":[{"use":"builtin:kv-aware","config":{"credit_decay":2}}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if spec, err = spec.Normalised(); err != nil {
+		t.Fatal(err)
+	}
+	p, digests, err := policy.Compile(t.Context(), spec, keeps(keep))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rev := policy.NewRevision("test", 1, spec, p, digests)
+	t.Cleanup(rev.Retire)
+	return rev
+}
+
+// keeps is a filter that keeps these rows, and the source of it.
+type keeps []bool
+
+func (k keeps) Stage(context.Context, abi.Kind, string, json.RawMessage) (policy.Stage, string, error) {
+	return k, "", nil
+}
+
+func (k keeps) Filter(_ context.Context, _ *policy.Table, keep []byte, _ *policy.StageReport) (policy.Verdict, error) {
+	for i := range keep {
+		if !k[i] {
+			keep[i] = 0
 		}
 	}
-	got, err := scorertest.Run(plugin(), batch(f, rows...))
+	return policy.Answered, nil
+}
+
+func (keeps) Columns() policy.ColumnSet                           { return policy.ColumnSet{} }
+func (keeps) CheckOverride(string, json.RawMessage) (bool, error) { return false, nil }
+func (keeps) Close() error                                        { return nil }
+
+func TestScoreHasTheBitsOfTheBuiltInTwinBehindAFilter(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	f := defaults()
+	f["config.credit_decay"] = 2
+	for range 100 {
+		rows := make([]row, 2+rng.IntN(20))
+		keep := make([]bool, len(rows))
+		for i := range rows {
+			rows[i], keep[i] = live(rng), rng.IntN(2) == 0
+		}
+		keep[rng.IntN(len(rows))] = true
+		b := batch(f, rows...)
+		b.Mask = keep
+		got, err := scorertest.Run(plugin(), b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rev := filtered(t, keep)
+		var table policy.Table
+		table.Reset(len(rows), rev.Columns())
+		table.SetField(abi.FieldISLBlocks, f["isl_blocks"])
+		table.SetField(abi.FieldBlockSize, f["block_size"])
+		for name, column := range b.Columns {
+			copy(table.NamedCells(name).Fill(), column)
+		}
+		var d policy.Decision
+		if err := rev.Decide(t.Context(), &table, &d); err != nil || d.Fault != nil {
+			t.Fatal(err, d.Fault)
+		}
+		for i, want := range d.StageScores[0] {
+			if keep[i] && math.Float64bits(got[i]+0) != math.Float64bits(want) { // −0 is 0, as the pipeline makes it
+				t.Fatalf("row %d of %d, kept %v: %v, want %v", i, len(rows), keep, got[i], want)
+			}
+		}
+	}
+}
+
+func holdsFormula(t *testing.T, f map[string]float64, rows []row) {
+	t.Helper()
+	holdsMasked(t, f, rows, nil)
+}
+
+// holdsMasked compares the scores of the rows that mask keeps with the formula;
+// nil keeps all.
+func holdsMasked(t *testing.T, f map[string]float64, rows []row, mask []bool) {
+	t.Helper()
+	kept := func(i int) bool { return mask == nil || mask[i] }
+	least, found := 0.0, false
+	for i, r := range rows {
+		if kept(i) && (!found || r[4] < least) {
+			least, found = r[4], true
+		}
+	}
+	b := batch(f, rows...)
+	b.Mask = mask
+	got, err := scorertest.Run(plugin(), b)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, r := range rows {
 		want := written(f, r, least)
-		if math.Float64bits(got[i]) != math.Float64bits(want) && !(math.IsNaN(got[i]) && math.IsNaN(want)) {
+		if kept(i) && math.Float64bits(got[i]) != math.Float64bits(want) && !(math.IsNaN(got[i]) && math.IsNaN(want)) {
 			t.Fatalf("row %d of %d, %v: %v, want %v", i, len(rows), r, got[i], want)
 		}
 	}

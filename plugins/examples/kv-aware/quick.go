@@ -43,8 +43,9 @@ func weigh(b *scorer.Batch) {
 		}
 		i = 0
 	}
-	blocks, least := scorer.Max(b.Field(fieldBlocks), 1), least(waiting, n)
-	// A difference to the least is NaN or not below 0: no maximum is needed.
+	blocks, least := scorer.Max(b.Field(fieldBlocks), 1), least(waiting, b.Mask(), n)
+	// A difference of a kept row to the least is NaN or not below 0: no maximum is
+	// needed.
 	weight := func(i int) float64 {
 		return float64(c * (1 / (1 + float64(k*((waiting.At(i)-least)/blockSize/blocks)))))
 	}
@@ -111,19 +112,34 @@ func quick(b *scorer.Batch) bool {
 	return odd == 0
 }
 
-// least is the smallest value of a column.
+// least is the smallest value of a column among the rows that are kept.
 //
 //go:noinline
-func least(c scorer.Column, n int) float64 {
-	v, i := c.At(0), 0
+func least(c scorer.Column, m scorer.Mask, n int) float64 {
+	i := 0
+	for i < n-1 && !m.Kept(i) {
+		i++
+	}
+	v := c.At(i)
 	for ; i < n-3; i += 4 {
 		p, q, r, s := c.At(i), c.At(i+1), c.At(i+2), c.At(i+3)
 		if bit(p < v)|bit(q < v)|bit(r < v)|bit(s < v) != 0 {
-			v = scorer.Min(s, scorer.Min(r, scorer.Min(q, scorer.Min(p, v))))
+			v = lower(p, m.Kept(i), v)
+			v = lower(q, m.Kept(i+1), v)
+			v = lower(r, m.Kept(i+2), v)
+			v = lower(s, m.Kept(i+3), v)
 		}
 	}
 	for ; i < n; i++ {
-		v = scorer.Min(c.At(i), v)
+		v = lower(c.At(i), m.Kept(i), v)
+	}
+	return v
+}
+
+// lower is the smaller of v and a value that counts.
+func lower(value float64, counts bool, v float64) float64 {
+	if counts {
+		v = scorer.Min(value, v)
 	}
 	return v
 }
