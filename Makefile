@@ -59,6 +59,10 @@ soak: plugins ## Run the tests that have a full size (tag soak) in it: about an 
 bench: deps ## Run the benchmarks (PKG, BENCH, BENCHTIME, COUNT)
 	go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -count $(COUNT) -timeout 60m $(PKG)
 
+.PHONY: bench-policy
+bench-policy: deps ## Measure a decision in all its forms, Extism's too; writes docs/benchmarks/policy.*
+	scripts/bench-policy.sh
+
 .PHONY: benchstat
 benchstat: ## Compare two outputs of make bench (OLD=file NEW=file)
 	$(TOOL) benchstat $(OLD) $(NEW)

@@ -2,103 +2,199 @@ package bench_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"log/slog"
 	"os"
+	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/fleet"
-	"github.com/routerd/routerd/host"
 	"github.com/routerd/routerd/plugins/abi"
 )
 
 // BenchmarkPolicyDecision is one decision of a revision over a table that is
-// ready: for the guest that is frame, metered call, check of the scores and
-// pick; for its native twin the scores and the pick. Both make the same choice.
+// ready, by kv-aware in each of its forms: for a guest that is frame, call,
+// check of the scores and pick, for its native twin the scores and the pick. All
+// must give the scores the same bits. The guests are the scalar and the SIMD
+// module of testdata/kvaware.c and the example written in Go, all metered.
+//
+// Where $BENCH_EXTISM names the folder that make bench-policy builds, there are
+// also the same modules unmetered, called by the bare engine, and the policy as
+// an Extism plugin that talks JSON: processes of their own.
+//
 // The single call without the pipeline around it is host's BenchmarkPolicyCall.
 func BenchmarkPolicyDecision(b *testing.B) {
-	native := newDecider(b, "builtin:kv-aware", nil)
-	guest := newDecider(b, "module:kv-aware", newGuests(b))
-	for _, rows := range []int{8, 64, 1024} {
+	all := newForms(b)
+	rounds := 15
+	if s := os.Getenv("BENCH_ROUNDS"); s != "" {
+		var err error
+		if rounds, err = strconv.Atoi(s); err != nil {
+			b.Fatalf("$BENCH_ROUNDS: %v", err)
+		}
+	}
+	for _, rows := range []int{8, 64, 512, 1024, 4096} {
 		b.Run(fmt.Sprintf("candidates=%d", rows), func(b *testing.B) {
-			native.prepare(b, rows)
-			guest.prepare(b, rows)
-			if native.decision.Row != guest.decision.Row {
-				b.Fatalf("native picks row %d, the guest %d", native.decision.Row, guest.decision.Row)
+			for _, c := range all {
+				c.prepare(b, rows, all[0].outcome)
 			}
-			for range 15 {
-				native.round(b)
-				guest.round(b)
+			for range rounds {
+				for _, c := range all {
+					c.took.add(float64(c.decide(b, c.batch)) / float64(c.batch))
+				}
 			}
-			report(b, []string{"native", "go-guest"}, map[string]figures{
-				"native":   native.figures(native),
-				"go-guest": guest.figures(native),
-			})
+			names, told := []string{}, map[string]figures{}
+			for _, c := range all {
+				names = append(names, c.name)
+				told[c.name] = c.figures(rows, all[0])
+			}
+			report(b, names, told)
 		})
 	}
 }
 
-// decider makes decisions by one revision and measures them.
-type decider struct {
-	revision *policy.Revision
-	table    policy.Table
-	decision policy.Decision
-	batch    int    // decisions of one round
-	took     series // CPU time of a decision in nanoseconds
+// form is one of the forms of the policy.
+type form struct {
+	name string
+	way
+	batch   int     // decisions of one round
+	outcome outcome // of its last preparation
+	took    series  // CPU time of a decision in nanoseconds
 }
 
-func newDecider(b *testing.B, use string, src policy.StageSource) *decider {
-	spec := policy.Spec{Scorers: []policy.ScorerSpec{{StageSpec: policy.StageSpec{Use: use}}}}
-	p, digests, err := policy.Compile(context.Background(), spec, src)
-	if err != nil {
-		b.Fatal(err)
+// way makes decisions.
+type way interface {
+	// set takes a table and tells what is decided.
+	set(b *testing.B, t *policy.Table) outcome
+	// decide makes n decisions and returns the CPU time of all.
+	decide(b *testing.B, n int) time.Duration
+	// fuel is what the last decision used; 0 where nothing is metered.
+	fuel() uint64
+}
+
+// outcome is what was decided: the row, and a digest of the scores' bits.
+type outcome struct {
+	row    int
+	scores uint64
+}
+
+// newForms makes them all, the native twin first.
+func newForms(b *testing.B) []*form {
+	files := map[string]string{"simd": packC(b, "simd"), "scalar": packC(b, "scalar"), "go": buildKVAware(b)}
+	all := []*form{{name: "native", way: newDecider(b, "builtin:kv-aware", nil)}}
+	src := newGuests(b)
+	for _, name := range []string{"simd", "scalar", "go"} {
+		all = append(all, &form{name: name, way: newDecider(b, "module:"+name, src.with(name, files[name]))})
 	}
-	d := &decider{revision: policy.NewRevision("bench", 1, spec, p, digests)}
-	b.Cleanup(func() {
-		d.revision.Retire()
-		<-d.revision.Closed()
-		if err := d.revision.CloseErr(); err != nil {
-			b.Error(err)
-		}
-	})
-	return d
+	folder := os.Getenv("BENCH_EXTISM")
+	if folder == "" {
+		return all
+	}
+	program := filepath.Join(folder, "extism")
+	for _, name := range []string{"simd", "scalar", "go"} {
+		all = append(all, &form{name: name + "-unmetered", way: startOutsider(b, program, "bare", files[name])})
+	}
+	return append(all, &form{name: "extism-json", way: startOutsider(b, program, "extism", filepath.Join(folder, "guest.wasm"))})
 }
 
-// prepare fills the table and finds how many decisions make a round of at least
-// 10 ms.
-func (d *decider) prepare(b *testing.B, rows int) {
-	fill(&d.table, d.revision.Columns(), rows)
-	d.took = nil
-	for d.batch = 16; ; d.batch *= 2 {
-		if d.decide(b) >= 10*time.Millisecond {
-			return
-		}
+// prepare sets the table and finds how many decisions make a round of at least
+// 10 ms. Any outcome but the native twin's ends the benchmark; want is that.
+func (c *form) prepare(b *testing.B, rows int, want outcome) {
+	c.took = nil
+	t := &policy.Table{}
+	fill(t, kvColumns(b), rows)
+	c.outcome = c.set(b, t)
+	if c.name != "native" && c.outcome != want {
+		b.Fatalf("%s decides %+v, native %+v", c.name, c.outcome, want)
+	}
+	for c.batch = 1; c.decide(b, c.batch) < 10*time.Millisecond; c.batch *= 2 {
 	}
 }
 
-func (d *decider) figures(native *decider) figures {
+func (c *form) figures(rows int, native *form) figures {
 	f := figures{
-		"ns/decision":  d.took.median(),
-		"ns/candidate": d.took.median() / float64(d.table.Len()),
+		"ns/decision":  c.took.median(),
+		"ns/candidate": c.took.median() / float64(rows),
 	}
-	if d != native {
-		f["fuel"] = float64(d.decision.Fuel)
-		f["x-native"] = d.took.over(native.took)
+	if c != native {
+		f["x-native"] = c.took.over(native.took)
+	}
+	if used := c.fuel(); used > 0 {
+		f["fuel"] = float64(used)
 	}
 	return f
 }
 
-func (d *decider) round(b *testing.B) { d.took.add(float64(d.decide(b)) / float64(d.batch)) }
+// decider is the product's way.
+type decider struct {
+	revision *policy.Revision
+	table    *policy.Table
+	decision policy.Decision
+}
 
-// decide makes a batch of decisions and returns the CPU time of all.
-func (d *decider) decide(b *testing.B) time.Duration {
+var _ way = (*decider)(nil)
+
+func newDecider(b *testing.B, use string, src policy.StageSource) *decider {
+	spec := policy.Spec{Scorers: []policy.ScorerSpec{{StageSpec: policy.StageSpec{Use: use}}}}
+	return &decider{revision: revisionOf(b, spec, src)}
+}
+
+// revisionOf makes a revision that ends with the test.
+func revisionOf(tb testing.TB, spec policy.Spec, src policy.StageSource) *policy.Revision {
+	tb.Helper()
+	p, digests, err := policy.Compile(context.Background(), spec, src)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	r := policy.NewRevision("bench", 1, spec, p, digests)
+	tb.Cleanup(func() {
+		r.Retire()
+		<-r.Closed()
+		if err := r.CloseErr(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return r
+}
+
+// set waits for the frame to grow with the table.
+func (d *decider) set(b *testing.B, t *policy.Table) outcome {
+	d.table = t
+	decideWhenGrown(b, d.revision, t, &d.decision)
+	return outcome{d.decision.Row, digest(d.decision.Totals)}
+}
+
+// decideWhenGrown makes one decision; while the guest's frame is too small for
+// the table it makes it again.
+func decideWhenGrown(tb testing.TB, r *policy.Revision, t *policy.Table, d *policy.Decision) {
+	tb.Helper()
+	late := time.After(time.Minute)
+	again := time.NewTicker(time.Millisecond)
+	defer again.Stop()
+	for {
+		if err := r.Decide(context.Background(), t, d); err != nil {
+			tb.Fatal(err)
+		}
+		if d.Fault == nil {
+			return
+		}
+		if d.Fault.Reason != "capacity" {
+			tb.Fatalf("fault %v", d.Fault)
+		}
+		select {
+		case <-again.C:
+		case <-late:
+			tb.Fatalf("no frame for %d rows after a minute", t.Len())
+		}
+	}
+}
+
+func (d *decider) decide(b *testing.B, n int) time.Duration {
 	ctx := context.Background()
 	begun := cpuTime()
-	for range d.batch {
-		if err := d.revision.Decide(ctx, &d.table, &d.decision); err != nil {
+	for range n {
+		if err := d.revision.Decide(ctx, d.table, &d.decision); err != nil {
 			b.Fatal(err)
 		}
 		if d.decision.Fault != nil || d.decision.By != policy.ByPolicy {
@@ -106,6 +202,18 @@ func (d *decider) decide(b *testing.B) time.Duration {
 		}
 	}
 	return cpuTime() - begun
+}
+
+func (d *decider) fuel() uint64 { return d.decision.Fuel }
+
+// kvColumns are the columns that kv-aware reads.
+func kvColumns(tb testing.TB) policy.ColumnSet {
+	tb.Helper()
+	s, err := policy.Builtin("builtin:kv-aware", nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return s.Columns()
 }
 
 // fill makes a table by a fixed sequence of values.
@@ -120,45 +228,15 @@ func fill(t *policy.Table, set policy.ColumnSet, rows int) {
 		t.Rows[row] = fleet.Worker{ID: fleet.WorkerID(row + 1)}
 	}
 	for _, name := range set.Names() {
-		col := t.Named(name)
+		col := t.NamedCells(name).Fill()
 		for row := range col {
 			x = x*6364136223846793005 + 1442695040888963407
 			col[row] = float64((x >> 33) % 1000)
 		}
 	}
-	if pref := t.Column(abi.ColTaintPreference); pref != nil {
+	if pref := t.Fill(abi.ColTaintPreference); pref != nil {
 		for row := range pref {
 			pref[row] = 1 / (1 + pref[row])
 		}
 	}
-}
-
-// guests makes stages of the Go-written kv-aware.
-type guests struct {
-	runtime *host.Runtime
-	wasm    []byte
-}
-
-var _ policy.StageSource = (*guests)(nil)
-
-func newGuests(b *testing.B) *guests {
-	wasm, err := os.ReadFile(buildKVAware(b))
-	if err != nil {
-		b.Fatal(err)
-	}
-	cfg := host.DefaultConfig()
-	cfg.CallDeadline = time.Second // a crowded machine may hold a call up for longer than 10 ms
-	rt, err := host.New(cfg, slog.New(slog.DiscardHandler), nil)
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { rt.Close() })
-	return &guests{rt, wasm}
-}
-
-// Scorer makes a stage, whatever its name.
-func (g *guests) Stage(ctx context.Context, kind abi.Kind, use string, config json.RawMessage) (policy.Stage, string, error) {
-	digest := host.Digest(g.wasm)
-	s, err := g.runtime.Stage(ctx, kind, use, g.wasm, digest, config)
-	return s, digest, err
 }
