@@ -31,6 +31,13 @@ func byID(name string, highest bool) []byte {
 	return g.Bytes()
 }
 
+// byDistance is a guest that prefers the worker whose id is nearest to one.
+func byDistance(id float64) []byte {
+	g := wasmtest.Guest{Name: "nearest", Columns: []string{"worker.id"}, ScoreTypes: wasmtest.ColumnTypes}
+	g.Score = wasmtest.Column(0, wasmtest.F64(id), wasmtest.Op(wasmtest.F64Sub, 0x99, wasmtest.F64Neg)) // −|id − …|
+	return g.Bytes()
+}
+
 // armed is a guest that prefers the highest worker id and does something bad
 // when a request has max_tokens of armedAt, which no self-test asks. extra are
 // further members of the manifest, each with a leading comma.
@@ -109,10 +116,46 @@ func (r *router) activate(revision int) {
 // policyView is what the tests read of GET /v1/policies/{name}.
 type policyView struct {
 	Active    int `json:"active"`
+	Previous  int `json:"previous"`
 	Revisions []struct {
 		Revision int    `json:"revision"`
 		State    string `json:"state"`
 	} `json:"revisions"`
+	Canary *struct {
+		Revision int     `json:"revision"`
+		Percent  float64 `json:"percent"`
+		By       string  `json:"by"`
+	} `json:"canary"`
+	Shadow *struct {
+		Revision int          `json:"revision"`
+		Sample   float64      `json:"sample"`
+		Report   shadowReport `json:"report"`
+	} `json:"shadow"`
+	History []policyChange `json:"history"`
+}
+
+// policyChange is an entry of a policy's history.
+type policyChange struct {
+	Who      string `json:"who"`
+	What     string `json:"what"`
+	Revision int    `json:"revision"`
+	Previous int    `json:"previous"`
+	Why      string `json:"why"`
+}
+
+// shadowReport is what the tests read of what a shadow came to.
+type shadowReport struct {
+	Seen    uint64 `json:"seen"`
+	Sampled uint64 `json:"sampled"`
+	Shed    uint64 `json:"shed"`
+	Decided uint64 `json:"decided"`
+	Agreed  uint64 `json:"agreed"`
+	Regret  struct {
+		Mean float64 `json:"mean"`
+		Max  float64 `json:"max"`
+	} `json:"regret"`
+	Micros int64             `json:"us"`
+	Faults map[string]uint64 `json:"faults"`
 }
 
 func (r *router) policy(name string) policyView {

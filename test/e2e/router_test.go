@@ -132,6 +132,22 @@ func (r *router) kill() {
 	<-r.ended
 }
 
+// stop ends the router as an operator would.
+func (r *router) stop() {
+	r.t.Helper()
+	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		r.t.Fatal(err)
+	}
+	select {
+	case <-r.ended:
+	case <-time.After(time.Minute):
+		r.t.Fatal("still there a minute after SIGTERM")
+	}
+	if code := r.cmd.ProcessState.ExitCode(); code != 0 {
+		r.t.Errorf("exit code %d after SIGTERM", code)
+	}
+}
+
 // reply is an HTTP answer, read to its end.
 type reply struct {
 	status int

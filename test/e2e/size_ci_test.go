@@ -15,6 +15,12 @@ const (
 	outage    = 2 * time.Second
 	slowRun   = 2 * time.Second
 	crashes   = 4
+	// manySwaps is a multiple of ten.
+	manySwaps      = 100
+	leakSlack      = 8 << 20 // of a memory that is small and young
+	canaryRun      = 4 * time.Second
+	rolloutCrashes = 10
+	shadowRounds   = 11
 	// patience is by how much a stated time may be exceeded on a crowded machine.
 	patience = 10
 )

@@ -6,13 +6,18 @@ import "time"
 
 // Full sizes; times are asserted as they are stated.
 const (
-	swapRun    = 30 * time.Second
-	swapEvery  = 2 * time.Second
-	swapNormal = 15 * time.Second
-	calm       = 0
-	streamRun  = 5 * time.Second
-	outage     = 30 * time.Second
-	slowRun    = 10 * time.Second
-	crashes    = 20
-	patience   = 1
+	swapRun        = 30 * time.Second
+	swapEvery      = 2 * time.Second
+	swapNormal     = 15 * time.Second
+	calm           = 0
+	streamRun      = 5 * time.Second
+	outage         = 30 * time.Second
+	slowRun        = 10 * time.Second
+	crashes        = 20
+	manySwaps      = 1000
+	leakSlack      = 0
+	canaryRun      = 30 * time.Second
+	shadowRounds   = 101
+	rolloutCrashes = 200
+	patience       = 1
 )

@@ -94,12 +94,12 @@ func during(r *router, act func()) []shot {
 	return <-shots
 }
 
-// swaps activates the revisions in turn, each after swapEvery.
-func swaps(r *router, revisions map[string]int) []swapped {
+// swaps activates the revisions in turn for a while.
+func swaps(r *router, revisions map[string]int, run, every time.Duration) []swapped {
 	var done []swapped
-	tick := time.NewTicker(swapEvery)
+	tick := time.NewTicker(every)
 	defer tick.Stop()
-	for range int(swapRun / swapEvery) {
+	for range int(run / every) {
 		s := swapped{worker: highest, called: time.Now()}
 		if len(done)%2 == 1 {
 			s.worker = lowest
@@ -122,24 +122,9 @@ func TestO1_SwapUnderLoad(t *testing.T) {
 
 	normal := during(r, func() { <-time.After(swapNormal) })
 	var done []swapped
-	shots := during(r, func() { done = swaps(r, revisions) })
+	shots := during(r, func() { done = swaps(r, revisions, swapRun, swapEvery) })
 
-	// Before the first swap the lowest was active.
-	active := append([]swapped{{worker: lowest}}, done...)
-	proven := map[string]int{}
-	for _, s := range append(slices.Clone(normal), shots...) {
-		if s.err != nil {
-			t.Errorf("a request failed: %v", s.err)
-			continue
-		}
-		allowed := allowedOf(active, s)
-		if !slices.Contains(allowed, s.worker) {
-			t.Errorf("a request of %s to %s went to %q, want %v", clock(s.sent), clock(s.done), s.worker, allowed)
-		}
-		if len(allowed) == 1 {
-			proven[s.worker]++
-		}
-	}
+	proven := decidedInTurn(t, append(slices.Clone(normal), shots...), done)
 	p50, p99 := percentiles(normal)
 	s50, s99 := percentiles(shots)
 	t.Logf("%d requests and %d swaps; without swaps p50 %s p99 %s, with swaps p50 %s p99 %s", len(shots), len(done), p50, p99, s50, s99)
@@ -152,6 +137,33 @@ func TestO1_SwapUnderLoad(t *testing.T) {
 	if both := min(proven[lowest], proven[highest]); both < len(shots)/4 {
 		t.Errorf("the revisions answered %v requests between swaps, want each a good part of %d", proven, len(shots))
 	}
+}
+
+// decidedInTurn checks that each request was decided by a revision that may
+// have been active, or by the canary that chooses one of others, and counts the
+// requests by worker that only one of these may have decided.
+func decidedInTurn(t *testing.T, shots []shot, done []swapped, others ...string) map[string]int {
+	t.Helper()
+	// Before the first swap the lowest was active.
+	active := append([]swapped{{worker: lowest}}, done...)
+	proven := map[string]int{}
+	for _, s := range shots {
+		if s.err != nil {
+			t.Errorf("a request failed: %v", s.err)
+			continue
+		}
+		if slices.Contains(others, s.worker) {
+			continue
+		}
+		allowed := allowedOf(active, s)
+		if !slices.Contains(allowed, s.worker) {
+			t.Errorf("a request of %s to %s went to %q, want %v", clock(s.sent), clock(s.done), s.worker, allowed)
+		}
+		if len(allowed) == 1 {
+			proven[s.worker]++
+		}
+	}
+	return proven
 }
 
 // allowedOf lists the workers whose revision may have decided a request: the
