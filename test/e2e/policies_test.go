@@ -212,6 +212,14 @@ func (r *router) complete(maxTokens int) (int, http.Header, []byte) {
 	return r.ask("/v1/completions", map[string]any{"model": "m", "prompt": "one two three", "max_tokens": maxTokens})
 }
 
+// chooses checks which worker the active revision chooses.
+func (r *router) chooses(worker string) {
+	r.t.Helper()
+	if status, head, answer := r.complete(2); status != http.StatusOK || head.Get("x-routerd-worker") != worker {
+		r.t.Errorf("status %d from %q, want 200 from %s: %s", status, head.Get("x-routerd-worker"), worker, answer)
+	}
+}
+
 // three is the configuration of three instant engines, w1 to w3.
 func three(t *testing.T) string {
 	t.Helper()
