@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/valyala/fasthttp"
@@ -125,6 +126,9 @@ func (s *Server) canaryPolicy(ctx context.Context, x *exchange) error {
 		return err
 	}
 	spec, err := in.spec()
+	if err == nil {
+		err = s.seesHeader(spec.Header)
+	}
 	if err != nil {
 		return err
 	}
@@ -163,6 +167,23 @@ func (in *canaryBody) spec() (spec host.CanarySpec, err error) {
 		}
 	}
 	return spec, nil
+}
+
+// seesHeader refuses a header that requests do not bring to policies: a canary by
+// it would take nothing. Those that carry credentials can not be on the list.
+func (s *Server) seesHeader(name string) error {
+	if name == "" || s.parts.Limits == nil {
+		return nil
+	}
+	listed := s.parts.Limits().Headers
+	if slices.Contains(listed, name) {
+		return nil
+	}
+	allowed := "a header of plugins.headers, which is empty"
+	if len(listed) > 0 {
+		allowed = "a header of plugins.headers: " + strings.Join(listed, ", ")
+	}
+	return invalid("header.name", "policies do not see "+clip(name), allowed)
 }
 
 // beside reads the revision that is to run beside the active one. It must be

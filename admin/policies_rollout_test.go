@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -234,4 +235,23 @@ func TestAPolicyShowsTheLimitsOfItsModules(t *testing.T) {
 	if p := newBench(t).rolled(t); len(p.Limits.Modules) != 0 || p.Limits.Runtime != nil {
 		t.Errorf("without modules: %+v", p.Limits)
 	}
+}
+
+func TestACanaryTakesOnlyHeadersThatPoliciesSee(t *testing.T) {
+	var listed atomic.Pointer[[]string]
+	listed.Store(&[]string{"x-tier"})
+	b := three(t, func(_ *admin.Config, p *admin.Parts) {
+		p.Limits = func() host.Limits { return host.Limits{Headers: *listed.Load()} }
+	})
+	b.rollout(t, "canary", `{"revision":2,"header":{"name":"X-Tier","value":"gold"}}`)
+	refused := func(name string) {
+		t.Helper()
+		b.call(t, "POST", "/v1/policies/default/canary", fmt.Sprintf(`{"revision":2,"header":{"name":%q,"value":"v"}}`, name)).
+			refused(t, http.StatusBadRequest, "invalid", "plugins.headers")
+	}
+	refused("authorization")
+	refused("x-other")
+	listed.Store(&[]string{})
+	refused("x-tier")
+	b.rollout(t, "canary", `{"revision":2,"percent":5}`)
 }

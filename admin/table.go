@@ -50,7 +50,7 @@ func routes(metricsPublic bool) []route {
 		},
 		{
 			method: post, pattern: "/v1/policies/{name}/canary", body: jsonBody, in: canaryBody{}, out: rolloutAnswer{}, status: []int{ok}, handle: (*Server).canaryPolicy,
-			doc: "Lets a kept revision decide for `percent` (0 to 100) of the requests, drawn `by` \"request\" (unless given) or \"session\", and for those whose `header` has that value; the same revision again changes the share. " +
+			doc: "Lets a kept revision decide for `percent` (0 to 100) of the requests, drawn `by` \"request\" (unless given) or \"session\", and for those whose `header`, one of `plugins.headers`, has that value; the same revision again changes the share. " +
 				"One that trips ends by itself. `revision` 0 ends the canary.",
 		},
 		{
