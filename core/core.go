@@ -58,6 +58,9 @@ type SelectionCore struct {
 	index    KvIndexSource
 	log      *slog.Logger
 
+	seed      atomic.Pointer[uint64] // nil draws at random
+	turnLimit atomic.Int64           // ns
+
 	reservations reserve.Book
 	decisions    *DecisionLog
 	numbers      atomic.Uint64 // of decisions
@@ -88,7 +91,20 @@ func New(cfg Config, host SelectionHost, policies SelectionPolicySource, index K
 		prepared:  map[fleet.PartitionKey]*Partition{},
 	}
 	c.directory.Store(&directory{})
+	c.seed.Store(cfg.Seed)
+	c.turnLimit.Store(int64(cfg.TurnLimit))
 	return c
+}
+
+// Configure takes the seed and the turn limit of cfg over for the requests that
+// begin from now on; the rest of it is fixed from New on.
+func (c *SelectionCore) Configure(cfg Config) error {
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
+	c.seed.Store(cfg.Seed)
+	c.turnLimit.Store(int64(cfg.TurnLimit))
+	return nil
 }
 
 // Decisions are the records of the last decisions.

@@ -190,8 +190,9 @@ func bounded(o kvcache.Overlap, n uint32) kvcache.Overlap {
 
 // seedFor is the seed of the n-th request of the partition when it brings none.
 func (p *Partition) seedFor(n uint64) uint64 {
-	if p.core.cfg.Seed == nil {
+	seed := p.core.seed.Load()
+	if seed == nil {
 		return rand.Uint64()
 	}
-	return policy.SplitMix64(*p.core.cfg.Seed ^ policy.SplitMix64(p.salt+n))
+	return policy.SplitMix64(*seed ^ policy.SplitMix64(p.salt+n))
 }

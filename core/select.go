@@ -82,7 +82,7 @@ func (p *Partition) run(ctx context.Context, a *attempt) error {
 		return err
 	}
 	defer p.leaveTurn(a.turn)
-	limited, cancel := context.WithTimeoutCause(ctx, p.core.cfg.TurnLimit, policy.ErrOutOfTime)
+	limited, cancel := context.WithTimeoutCause(ctx, time.Duration(p.core.turnLimit.Load()), policy.ErrOutOfTime)
 	defer cancel()
 	for {
 		if done, err := p.attempt(ctx, limited, a, handle); done || err != nil {

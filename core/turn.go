@@ -82,7 +82,7 @@ func (p *Partition) lockForCommit(ctx context.Context, mine *turn) error {
 		return nil
 	}
 	p.mu.Unlock()
-	limit := time.NewTimer(p.core.cfg.TurnLimit)
+	limit := time.NewTimer(time.Duration(p.core.turnLimit.Load()))
 	defer limit.Stop()
 	select {
 	case <-holder.done:

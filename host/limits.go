@@ -27,17 +27,6 @@ type Limits struct {
 	Headers []string
 }
 
-// maxHeaders bounds the list of headers that modules may read.
-const maxHeaders = 16
-
-// credentialHeaders are never shown to a module, not even as an id.
-func credentialHeaders() []string {
-	return []string{
-		"authorization", "proxy-authorization", "authentication-info", "proxy-authentication-info", "cookie", "set-cookie",
-		"api-key", "x-api-key", "x-goog-api-key", "x-amz-security-token", "x-auth-token", "x-access-token", "x-csrf-token",
-	}
-}
-
 // Validate refuses what is out of range, naming the key below plugins.
 func (l Limits) Validate() error {
 	switch {
@@ -49,18 +38,10 @@ func (l Limits) Validate() error {
 		return &fleet.FieldError{Field: "plugins.memory_limit", Value: strconv.FormatInt(l.MemoryLimit, 10), Allowed: "1 MiB or more, in bytes"}
 	case l.FuelCap < 10_000 || l.FuelCap > abi.MaxFuelBase:
 		return &fleet.FieldError{Field: "plugins.fuel_cap", Value: strconv.FormatUint(l.FuelCap, 10), Allowed: "10000 to 1000000000"}
-	case len(l.Headers) > maxHeaders:
-		return &fleet.FieldError{Field: "plugins.headers", Value: fmt.Sprintf("%d names", len(l.Headers)), Allowed: fmt.Sprintf("up to %d", maxHeaders)}
 	}
 	for i, h := range l.Headers {
-		field := "plugins.headers[" + strconv.Itoa(i) + "]"
-		switch {
-		case !abi.IsHeaderName(h) || len(h) > 64:
-			return &fleet.FieldError{Field: field, Value: clip(h, 80), Allowed: "a header's name in lower case, up to 64 bytes"}
-		case slices.Contains(credentialHeaders(), h):
-			return &fleet.FieldError{Field: field, Value: h, Allowed: "headers that carry no credential"}
-		case slices.Contains(l.Headers[:i], h):
-			return &fleet.FieldError{Field: field, Value: h, Allowed: "each header once"}
+		if allowed := abi.HeaderRefused(l.Headers, i); allowed != "" {
+			return &fleet.FieldError{Field: "plugins.headers[" + strconv.Itoa(i) + "]", Value: clip(h, 80), Allowed: allowed}
 		}
 	}
 	return nil
@@ -91,7 +72,7 @@ func (r *Runtime) checkHeaders(m *abi.Manifest) error {
 			continue
 		}
 		what := fmt.Sprintf("request_fields[%d] %s: the header is not in plugins.headers", i, clip(f, 80))
-		if slices.Contains(credentialHeaders(), name) {
+		if abi.IsCredentialHeader(name) {
 			what = fmt.Sprintf("request_fields[%d] %s: the header carries a credential", i, f)
 		}
 		list := "none"

@@ -60,7 +60,6 @@ func TestLimitsAreCheckedByName(t *testing.T) {
 		"plugins.pool_wait":     func(c *host.Config) { c.PoolWait = -1 },
 		"plugins.memory_limit":  func(c *host.Config) { c.MemoryLimit = 5 },
 		"plugins.fuel_cap":      func(c *host.Config) { c.FuelCap = 5 },
-		"plugins.headers":       func(c *host.Config) { c.Headers = make([]string, 17) },
 		"plugins.headers[0]":    func(c *host.Config) { c.Headers = []string{"X-Upper"} },
 		"plugins.headers[1]":    func(c *host.Config) { c.Headers = []string{"x-a", "authorization"} },
 		"plugins.headers[2]":    func(c *host.Config) { c.Headers = []string{"x-a", "x-b", "x-a"} },

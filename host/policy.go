@@ -5,153 +5,184 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
+	"sync"
+	"sync/atomic"
 
 	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/plugins/abi"
 )
 
-// Stage loads a module with its configuration, checked, compiled, set up and
-// self-tested, and makes a stage of the kind, which the module must declare: a
-// policy.Filter, policy.Scorer (also for abi.KindLoraScorer), policy.Picker or
-// policy.Whole. digest names the bytes ("sha256:HEX") and use the stage in
-// faults. An error is a *LoadError where the module or the configuration is at
-// fault. The caller closes the stage after its last call. Every stage is an
-// Audited.
-func (r *Runtime) Stage(ctx context.Context, kind abi.Kind, use string, wasm []byte, digest string, config json.RawMessage) (policy.Stage, error) {
-	m, err := r.modules.get(ctx, digest, func(ctx context.Context) (*module, error) { return r.load(ctx, wasm, digest) })
-	if err != nil {
-		return nil, err
-	}
-	if !m.manifest.HasKind(kind) {
-		return nil, errors.Join(refuse(StepManifest, abi.EManifest, "kind "+string(kind)+" is not among the module's kinds", fmt.Sprint(m.manifest.Kinds)), r.modules.release(digest))
-	}
-	c, err := contained("read configuration", func() (*configuration, error) { return m.configure(config) })
-	if err != nil {
-		return nil, errors.Join(err, r.modules.release(digest))
-	}
-	key := poolKey{module: digest, config: scopeOf(ctx) + c.digest}
-	p, err := r.pools.get(ctx, key, func(ctx context.Context) (*pool, error) { return r.openPool(ctx, m, c) })
-	// The pool holds a reference to the module of its own.
-	if err := errors.Join(err, r.modules.release(digest)); err != nil {
-		return nil, err
-	}
-	s := &stage{use: use, rt: r, key: key, pool: p, kind: kind, number: kindNumber(kind), metrics: r.metrics.stage(m.manifest.Name)}
-	s.audits.next.Store(firstAudit())
-	return s.as(), nil
+// stage is a pipeline stage that runs a guest module, whatever its kind. Stages
+// with the same module and configuration share a pool. Safe for concurrent use.
+type stage struct {
+	use     string
+	rt      *Runtime
+	kind    abi.Kind
+	number  int // of the kind
+	key     poolKey
+	pool    *pool
+	metrics *stageMetrics
+	audits  auditTurn
+	failed  atomic.Pointer[func(*policy.Fault)]
+
+	mu         sync.Mutex                   // guards partitions
+	partitions map[fleet.PartitionKey]*pool // of a module that keeps state
 }
 
-// openPool sets two instances up, tests them and makes them the pool's first. Of
-// a module that keeps state they are thrown away again: what the test left in
-// them is no partition's.
-func (r *Runtime) openPool(ctx context.Context, m *module, c *configuration) (*pool, error) {
-	sh, ready, err := r.setUp(ctx, m, c, max(firstRows, int(r.rows.Load())))
-	if err != nil {
-		return nil, err
-	}
-	kept := false
-	defer func() { // also when something panics
-		for _, in := range ready {
-			if !kept {
-				in.close()
-			}
-		}
-	}()
-	d := freshDraw()
-	r.log.Debug("plugin self-test", slog.String("plugin", m.manifest.Name), slog.String("digest", m.digest), slog.Uint64("seed", d.seed), slog.Time("now", d.now))
-	if _, err := r.selfTest(m, ready, d); err != nil {
-		return nil, err
-	}
-	log := newGuestLog(r.log, m.manifest.Name, m.digest, r.metrics.logDropped.WithLabelValues(m.manifest.Name))
-	if m.manifest.State == abi.StateInstance {
-		return r.holding(ctx, m, func() *pool { return newPool(r, m, c, log, sh, nil) })
-	}
-	p, err := r.holding(ctx, m, func() *pool { return newPool(r, m, c, log, sh, ready) })
-	kept = err == nil
-	return p, err
+// The kinds of stages.
+type (
+	filterStage struct{ *stage }
+	scorerStage struct{ *stage }
+	pickerStage struct{ *stage }
+	wholeStage  struct{ *stage }
+)
+
+var (
+	_ policy.Filter = filterStage{}
+	_ policy.Scorer = scorerStage{}
+	_ policy.Picker = pickerStage{}
+	_ policy.Whole  = wholeStage{}
+)
+
+// Audited is a stage whose module is run again now and then, to see that equal
+// frames give equal bits.
+type Audited interface {
+	// SetAuditFailed sets what is called, on another goroutine than any
+	// request's, when they do not. It must not block. A module for which this is
+	// called once is not to be trusted again.
+	SetAuditFailed(f func(*policy.Fault))
 }
 
-// setUp makes the instances that are tested. A module that has no room for as
-// many rows as there are workers gets frames of the first capacity.
-func (r *Runtime) setUp(ctx context.Context, m *module, c *configuration, capacity int) (sh *shape, ready []*instance, err error) {
-	if sh, err = newShape(m, c, capacity); err != nil {
-		return nil, nil, err
+// as is the stage in the form that its kind is called by.
+func (s *stage) as() policy.Stage {
+	switch s.kind {
+	case abi.KindFilter:
+		return filterStage{s}
+	case abi.KindPicker:
+		return pickerStage{s}
+	case abi.KindPolicy:
+		return wholeStage{s}
+	case abi.KindScorer, abi.KindLoraScorer:
 	}
-	var made []*instance
-	whole := false
-	defer func() { // also when something panics
-		for _, in := range made {
-			if !whole {
-				in.close()
-			}
-		}
-	}()
-	for range spareInstances {
-		if err := ctx.Err(); err != nil {
-			return nil, nil, fmt.Errorf("set up module: %w", context.Cause(ctx))
-		}
-		in, err := r.newBound(m, c, &guestLog{mute: true}, sh)
-		switch {
-		case err != nil && sh.capacity() > firstRows:
-			return r.setUp(ctx, m, c, firstRows)
-		case errors.Is(err, errMemory):
-			return nil, nil, refuse(StepStart, abi.EPool, fmt.Sprintf("%d pages of memory for one more instance", m.minPages),
-				fmt.Sprintf("plugins.memory_limit of %d bytes for all instances together", r.limits.Load().MemoryLimit))
-		case err != nil:
-			return nil, nil, err
-		}
-		made = append(made, in)
-	}
-	whole = true
-	return sh, made, nil
+	return scorerStage{s}
 }
 
-// holding makes a pool that holds a reference to its module.
-func (r *Runtime) holding(ctx context.Context, m *module, open func() *pool) (*pool, error) {
-	_, err := r.modules.get(ctx, m.digest, func(context.Context) (*module, error) {
-		return nil, errors.New("the module went away while it was being loaded")
-	})
-	if err != nil {
-		return nil, err
-	}
-	return open(), nil
+// Columns is what the manifest declares and this host knows.
+func (s *stage) Columns() policy.ColumnSet { return s.pool.module.columns }
+
+// CheckOverride knows the config.<pointer> request fields of the manifest.
+func (s *stage) CheckOverride(name string, value json.RawMessage) (known bool, err error) {
+	m := s.pool.module
+	return contained("check override", func() (bool, error) { return m.checkOverride(s.pool.config, name, value) })
 }
 
-func (r *Runtime) closePool(p *pool) error {
-	return errors.Join(p.close(), r.modules.release(p.module.digest))
-}
+// SetAuditFailed is Audited's.
+func (s *stage) SetAuditFailed(f func(*policy.Fault)) { s.failed.Store(&f) }
 
-// poolOf is the pool that serves a partition: the stage's own unless the module
-// keeps state. Such a pool begins empty; its first calls wait as in any pool
-// that has nothing idle.
-func (s *stage) poolOf(key fleet.PartitionKey) (*pool, error) {
-	if s.pool.module.manifest.State == abi.StateNone {
-		return s.pool, nil
-	}
+// Close gives the stage's share of its pools up.
+func (s *stage) Close() error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if p, ok := s.partitions[key]; ok {
-		return p, nil
+	partitions := s.partitions
+	s.partitions = nil
+	s.mu.Unlock()
+	var errs []error
+	for key := range partitions {
+		errs = append(errs, s.rt.pools.release(s.keyOf(key)))
 	}
-	p, err := s.rt.pools.get(context.Background(), s.keyOf(key), func(ctx context.Context) (*pool, error) {
-		base := s.pool
-		return s.rt.holding(ctx, base.module, func() *pool {
-			return newPool(s.rt, base.module, base.config, base.log, base.shape.Load(), nil)
-		})
-	})
-	if err != nil {
-		return nil, err
-	}
-	if s.partitions == nil {
-		s.partitions = map[fleet.PartitionKey]*pool{}
-	}
-	s.partitions[key] = p
-	return p, nil
+	return errors.Join(append(errs, s.rt.pools.release(s.key))...)
 }
 
-func (s *stage) keyOf(partition fleet.PartitionKey) poolKey {
-	key := s.key
-	key.partition, key.stateful = partition, true
-	return key
+// Filter calls the guest once for all rows.
+func (s filterStage) Filter(ctx context.Context, t *policy.Table, keep []byte, r *policy.StageReport) (policy.Verdict, error) {
+	return s.decide(ctx, t, keep, r, &result{keep: keep})
+}
+
+// Score calls the guest once for all rows.
+func (s scorerStage) Score(ctx context.Context, t *policy.Table, scores []float64, r *policy.StageReport) (policy.Verdict, error) {
+	return s.decide(ctx, t, t.Mask(), r, &result{scores: scores})
+}
+
+// Pick calls the guest once; it sees the totals as the column upstream.score
+// where it declares that.
+func (s pickerStage) Pick(ctx context.Context, t *policy.Table, _ []float64, r *policy.StageReport) (policy.Choice, policy.Verdict, error) {
+	out := result{}
+	v, err := s.decide(ctx, t, t.Mask(), r, &out)
+	return out.choice, v, err
+}
+
+// Decide calls the guest once for all rows.
+func (s wholeStage) Decide(ctx context.Context, t *policy.Table, scores []float64, keep []byte, r *policy.StageReport) (policy.Choice, policy.Verdict, error) {
+	out := result{scores: scores, keep: keep}
+	v, err := s.decide(ctx, t, keep, r, &out)
+	return out.choice, v, err
+}
+
+// decide makes one live call. out is good where the verdict is Answered.
+func (s *stage) decide(ctx context.Context, t *policy.Table, mask []byte, r *policy.StageReport, out *result) (policy.Verdict, error) {
+	p, err := s.poolOf(t.Partition)
+	if err != nil {
+		return 0, s.poolFault(ctx, err)
+	}
+	if t.Len() > p.shape.Load().capacity() {
+		return 0, s.overCapacity(p, t.Len())
+	}
+	in, err := p.get(ctx)
+	if err != nil {
+		return 0, s.poolFault(ctx, err)
+	}
+	if t.Len() > in.shape.capacity() { // taken while the pool's frames were exchanged
+		p.put(in)
+		return 0, s.overCapacity(p, t.Len())
+	}
+	s.metrics.calls.Inc()
+	limits := s.rt.limits.Load()
+	c := call{
+		kind: s.kind, number: s.number, table: t, mask: mask, quiet: t.Quiet,
+		budget: s.pool.module.budget(limits.FuelCap, t.Len()), limit: limits.CallDeadline,
+	}
+	record := s.auditOf(&c)
+	code, used, fault := in.run(&c)
+	in.calls++
+	r.Fuel = used
+	s.metrics.fuel.Add(float64(used))
+	if fault == nil && code == abi.GuestOK {
+		if fault = in.take(&c, out); fault != nil {
+			fault.Fuel = used
+		}
+		r.Cleaned = out.cleaned
+	}
+	in.tell(r)
+	if fault != nil {
+		s.dropAudit(record)
+		p.discard(in)
+		return 0, s.fault(fault)
+	}
+	s.audit(record, in, code, out)
+	p.put(in)
+	if code == abi.GuestAbstain {
+		return policy.Abstained, nil
+	}
+	return policy.Answered, nil
+}
+
+func (s *stage) overCapacity(p *pool, rows int) error {
+	s.rt.sawRows(rows)
+	p.widenTo(rows)
+	return s.fault(tooMany(rows, p.shape.Load().capacity(), p.module.manifest.Limits.MaxRows))
+}
+
+func (s *stage) poolFault(ctx context.Context, err error) error {
+	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), policy.ErrOutOfTime) {
+		s.metrics.faults[reasonPoolWait].Inc()
+		return fmt.Errorf("wait for an instance of %s: %w", s.use, err)
+	}
+	return s.fault(&policy.Fault{Code: string(abi.EPool), Reason: reasonPoolWait, Detail: err.Error()})
+}
+
+func (s *stage) fault(f *policy.Fault) error {
+	f.Stage = s.use
+	f.Detail = f.Detail[:min(len(f.Detail), 512)]
+	s.metrics.faults[f.Reason].Inc()
+	return f
 }

@@ -48,6 +48,7 @@ func (s *PolicySource) distrust(rev *policy.Revision, fault *policy.Fault) {
 	if s.guardOff.Load() {
 		return
 	}
+	rev.Trip()
 	s.trips.add(trip{rev: rev, fault: *fault, distrusted: true})
 	s.trips.wakeUp()
 }

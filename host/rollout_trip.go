@@ -29,12 +29,8 @@ type trip struct {
 }
 
 // tripped hears of each trip, on the goroutine of the request whose fault it
-// was. With the guard off the revision gets another chance at once.
+// was.
 func (s *PolicySource) tripped(rev *policy.Revision, fault *policy.Fault) {
-	if s.guardOff.Load() {
-		rev.Retry()
-		return
-	}
 	s.trips.add(trip{rev: rev, fault: *fault})
 	s.trips.wakeUp()
 }

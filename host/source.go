@@ -200,7 +200,7 @@ func (s *PolicySource) standIn(ctx context.Context, name string, el *historyElem
 }
 
 func (s *PolicySource) revision(name string, number int, spec policy.Spec, p *policy.Pipeline, digests []string) *policy.Revision {
-	return policy.NewRevision(name, number, spec, p, digests, policy.OnTrip(s.tripped))
+	return policy.NewRevision(name, number, spec, p, digests, policy.OnTrip(s.tripped), policy.GuardSwitch(&s.guardOff))
 }
 
 // publish makes rev the policy's active revision. s.mu is held, or s is not yet

@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -135,5 +136,28 @@ func TestW5_GuardOffNeverTrips(t *testing.T) {
 	g.call(10, trap)
 	if g.rev.State() == policy.Tripped || g.rev.Stats().Faults["trap"] != 20 {
 		t.Errorf("got state %s, %+v; want not tripped and 20 traps", g.rev.State(), g.rev.Stats())
+	}
+}
+
+func TestTheGuardIsSwitchedWhileARevisionDecides(t *testing.T) {
+	t.Parallel()
+	var off atomic.Bool
+	g := newGuarded(t, policy.GuardSwitch(&off))
+	off.Store(true)
+	if g.call(10, trap); g.rev.State() == policy.Tripped || g.rev.Stats().Trips != 0 {
+		t.Errorf("tripped with the guard off: %+v", g.rev.Stats())
+	}
+	off.Store(false)
+	if g.call(3, trap); g.rev.State() != policy.Tripped {
+		t.Error("three faults with the guard on again did not trip")
+	}
+}
+
+func TestARevisionThatIsTrippedFromOutsideIsDecidedByItsFallback(t *testing.T) {
+	t.Parallel()
+	g := newGuarded(t)
+	g.rev.Trip()
+	if by := g.call(1, nil); by != policy.ByFallback || g.rev.State() != policy.Tripped {
+		t.Errorf("decided by %s in state %s", by, g.rev.State())
 	}
 }

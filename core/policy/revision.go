@@ -33,7 +33,7 @@ type Revision struct {
 	spec     Spec
 	digests  []string
 	pipeline *Pipeline
-	guardOff bool
+	guardOff *atomic.Bool // true: nothing trips
 
 	refs      atomic.Int64
 	published atomic.Int64
@@ -73,7 +73,16 @@ type RevisionOption func(*Revision)
 
 // GuardOff makes a revision that never trips: faults are answered by the
 // fallback and counted, and the next call tries again.
-func GuardOff() RevisionOption { return func(r *Revision) { r.guardOff = true } }
+func GuardOff() RevisionOption {
+	var off atomic.Bool
+	off.Store(true)
+	return GuardSwitch(&off)
+}
+
+// GuardSwitch makes a revision that never trips while off is true.
+func GuardSwitch(off *atomic.Bool) RevisionOption {
+	return func(r *Revision) { r.guardOff = off }
+}
 
 // OnTrip calls f once for each trip, on the goroutine of the request whose fault
 // it was: f must not block.
@@ -86,7 +95,7 @@ func OnTrip(f func(*Revision, *Fault)) RevisionOption {
 func NewRevision(name string, number int, spec Spec, p *Pipeline, digests []string, opts ...RevisionOption) *Revision {
 	r := &Revision{
 		name: name, number: number, spec: spec, digests: slices.Clone(digests), pipeline: p,
-		closed: make(chan struct{}), counts: counts{faults: map[string]uint64{}},
+		closed: make(chan struct{}), guardOff: &atomic.Bool{}, counts: counts{faults: map[string]uint64{}},
 	}
 	for _, o := range opts {
 		o(r)
@@ -154,7 +163,7 @@ func (r *Revision) Decide(ctx context.Context, t *Table, d *Decision) error {
 	if err != nil && !failed && !emptied && !abstained {
 		return err
 	}
-	if d.Tripped = r.guard.note(time.Now(), d.Fault, r.guardOff); d.Tripped {
+	if d.Tripped = r.guard.note(time.Now(), d.Fault, r.guardOff.Load()); d.Tripped {
 		r.tripped.Store(true)
 		if r.onTrip != nil {
 			r.onTrip(r, d.Fault)
@@ -211,6 +220,10 @@ func (r *Revision) replay(ctx context.Context, t *Table, d *Decision, without in
 	}
 	return err
 }
+
+// Trip lets the fallback decide from now on, for a reason that lies outside the
+// revision's own calls. OnTrip does not hear of it.
+func (r *Revision) Trip() { r.tripped.Store(true) }
 
 // Retry lets the operator give a tripped revision another chance.
 func (r *Revision) Retry() {

@@ -24,6 +24,7 @@ func pluginsModule(ctx context.Context) fx.Option {
 		fx.Provide(func(opened *closers, rt *host.Runtime, modules *store.Store, _ *library.Library, cfg config.Config, d *dataDir, log *slog.Logger) (*host.PolicySource, error) {
 			return newPolicySource(ctx, opened, rt, modules, cfg, d, log)
 		}),
+		fx.Invoke(runPolicies),
 		fx.Invoke(followModuleDir, followLimits, followPolicies),
 	)
 }
@@ -40,6 +41,7 @@ func newRuntime(opened *closers, cfg config.Config, d *dataDir, log *slog.Logger
 	}
 	p := cfg.Plugins
 	hc.CallDeadline, hc.PoolWait, hc.MemoryLimit, hc.FuelCap = p.CallDeadline.Std(), p.PoolWait.Std(), int64(p.MemoryLimit), p.FuelCap
+	hc.Headers = p.Headers
 	rt, err := host.New(hc, log.With("component", "host"), reg)
 	if err != nil {
 		return nil, err
@@ -57,6 +59,16 @@ func newPolicySource(
 	}
 	opened.add(ps.Close)
 	return ps, nil
+}
+
+// runPolicies lets what no decision waits for run beside the app: trips that are
+// written down, probes, shadows.
+func runPolicies(lc fx.Lifecycle, ps *host.PolicySource, reg prometheus.Registerer, failed failures) error {
+	if err := reg.Register(ps.Metrics()); err != nil {
+		return fmt.Errorf("register metrics of policies: %w", err)
+	}
+	background(lc, failed, "policy rollouts", ps.Run)
+	return nil
 }
 
 // policyConfig is what the configuration says of policies.

@@ -47,7 +47,7 @@ func newTokenizer(c *core.SelectionCore, client *upstream.Client, reg prometheus
 }
 
 func newFrontend(
-	l *live, c *draws, t *prompt.Tokenizer, client *upstream.Client, log *slog.Logger, reg prometheus.Registerer,
+	l *live, c *core.SelectionCore, t *prompt.Tokenizer, client *upstream.Client, log *slog.Logger, reg prometheus.Registerer,
 ) (*frontend.Server, error) {
 	tokenizes := func(model string) bool {
 		m, ok := l.Load().Models[model]
@@ -61,14 +61,14 @@ func frontendConfig(cfg *config.Config) frontend.Config {
 	f := cfg.Frontend
 	return frontend.Config{
 		MaxBody: int64(f.MaxBody), Grace: f.Grace.Std(), ForwardedFor: f.ForwardedFor,
-		Retries: f.Retries, HalfClose: f.HalfClose, TrustHeaders: f.TrustHeaders,
+		Retries: f.Retries, HalfClose: f.HalfClose, TrustHeaders: f.TrustHeaders, PolicyHeaders: cfg.Plugins.Headers,
 	}
 }
 
 // followFrontend has the frontend and its client to workers follow the
 // configuration.
 func followFrontend(r *reloads, s *frontend.Server, client *upstream.Client) {
-	r.follow(settingsLast, part{keys: []string{"frontend."}, prepare: func(_ context.Context, now *config.Config) (prepared, error) {
+	r.follow(settingsLast, part{keys: []string{"frontend.", "plugins.headers"}, prepare: func(_ context.Context, now *config.Config) (prepared, error) {
 		fc := frontendConfig(now)
 		if err := fc.Validate(); err != nil {
 			return prepared{}, fmt.Errorf("frontend: %w", err)

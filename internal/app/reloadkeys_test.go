@@ -23,6 +23,7 @@ import (
 	"github.com/routerd/routerd/host/wasmtest"
 	"github.com/routerd/routerd/internal/app"
 	"github.com/routerd/routerd/internal/config"
+	"github.com/routerd/routerd/plugins/abi"
 )
 
 // liveKeys has for each key that a reload changes a test that sees the new value
@@ -53,6 +54,7 @@ func liveKeys() map[string]func(*testing.T) {
 		"plugins.pool_wait":           testPluginLimits,
 		"plugins.memory_limit":        testPluginLimits,
 		"plugins.fuel_cap":            testPluginLimits,
+		"plugins.headers":             testHeaders,
 		"plugins.guard":               testGuard,
 		"log.level":                   testLog,
 		"log.format":                  testLog,
@@ -429,8 +431,14 @@ func testSeed(t *testing.T) {
 		r.change(t, func(c *config.Config) { c.Routing.Seed = seed }, "routing.seed")
 		runs = append(runs, [3]string{draw(), draw(), draw()})
 	}
-	if runs[0] != runs[2] || runs[0] == runs[1] || runs[0][0] == runs[0][1] {
+	if runs[0] == runs[1] || runs[0] == runs[2] || runs[0][0] == runs[0][1] {
 		t.Errorf("draws of the seeds 7, 8 and 7: %v", runs)
+	}
+	again := withWorkers(t, fine)
+	again.change(t, func(c *config.Config) { c.Routing.Seed = 7 }, "routing.seed")
+	r = again
+	if got := [3]string{draw(), draw(), draw()}; got != runs[0] {
+		t.Errorf("the first draws of the seed 7 in another router: %v, want %v", got, runs[0])
 	}
 }
 
@@ -468,6 +476,32 @@ func testPluginLimits(t *testing.T) {
 	l := r.limits()
 	if l.CallDeadline != 3*time.Millisecond || l.PoolWait != 5*time.Millisecond || l.MemoryLimit != 64<<20 || l.FuelCap != 20_000 {
 		t.Errorf("got %+v", l)
+	}
+}
+
+// A module reads the headers of the list, and one that reads another is refused.
+func testHeaders(t *testing.T) {
+	r := withWorkers(t, fine)
+	guest := wasmtest.Guest{ScoreTypes: wasmtest.ColumnTypes, Extra: `,"request_fields":["header.x-team"]`}
+	guest.Score = wasmtest.Constant(wasmtest.Field(0))
+	put := func() int {
+		t.Helper()
+		status, _ := r.call(t, http.MethodPut, "/v1/modules/team", r.Token(), guest.Bytes())
+		return status
+	}
+	before := put()
+	r.change(t, func(c *config.Config) { c.Plugins.Headers = []string{"x-team"} }, "plugins.headers")
+	statuses(t, [2]int{http.StatusUnprocessableEntity, http.StatusCreated}, before, put())
+	if status, answer := r.call(t, http.MethodPut, "/v1/policies/default", r.Token(), []byte(`{"scorers":[{"use":"module:team"}]}`)); status != http.StatusCreated {
+		t.Fatalf("%d %s", status, answer)
+	}
+	if status, answer := r.call(t, http.MethodPost, "/v1/policies/default/activate", r.Token(), []byte(`{"revision":2}`)); status != http.StatusOK {
+		t.Fatalf("%d %s", status, answer)
+	}
+	_, head := r.ask(t, "m", "X-Team", "blue")
+	rows := show[struct{ Rows []struct{ Total float64 } }](t, r, "/v1/decisions/"+head.Get("x-routerd-decision")).Rows
+	if len(rows) != 1 || rows[0].Total != abi.ID("blue") {
+		t.Errorf("the module saw %v, want the id of blue, %v", rows, abi.ID("blue"))
 	}
 }
 

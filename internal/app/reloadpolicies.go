@@ -11,11 +11,11 @@ import (
 
 // followLimits has the limits of guest modules follow the configuration.
 func followLimits(r *reloads, rt *host.Runtime) {
-	keys := []string{"plugins.call_deadline", "plugins.pool_wait", "plugins.memory_limit", "plugins.fuel_cap"}
+	keys := []string{"plugins.call_deadline", "plugins.pool_wait", "plugins.memory_limit", "plugins.fuel_cap", "plugins.headers"}
 	r.follow(settingsLast, part{keys: keys, prepare: func(_ context.Context, now *config.Config) (prepared, error) {
 		limits, p := rt.Limits(), now.Plugins
 		limits.CallDeadline, limits.PoolWait = p.CallDeadline.Std(), p.PoolWait.Std()
-		limits.MemoryLimit, limits.FuelCap = int64(p.MemoryLimit), p.FuelCap
+		limits.MemoryLimit, limits.FuelCap, limits.Headers = int64(p.MemoryLimit), p.FuelCap, p.Headers
 		return settled(func() { rt.SetLimits(limits) }), limits.Validate()
 	}})
 }

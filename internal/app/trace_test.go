@@ -63,9 +63,13 @@ func (r *road) mark(where string) {
 		}
 	}
 	slices.Reverse(files)
+	r.note(spot{where, slices.Compact(files), r.core.Reservations()})
+}
+
+func (r *road) note(s spot) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.spots = append(r.spots, spot{where, slices.Compact(files), r.core.Reservations()})
+	r.spots = append(r.spots, s)
 }
 
 func (r *road) spot(t *testing.T, where string) spot {
@@ -96,34 +100,58 @@ func (r *road) Decided(*core.DecisionEvent) { r.mark("decided") }
 
 func (r *road) Released(*core.ReleaseEvent) { r.mark("released") }
 
-// Enabled and the others: the log marks what the guest says.
-func (r *road) Enabled(context.Context, slog.Level) bool { return true }
-
-func (r *road) Handle(_ context.Context, rec slog.Record) error {
-	if rec.Message == "plugin says" {
-		r.mark("guest")
-	}
-	return nil
-}
-
-func (r *road) WithAttrs([]slog.Attr) slog.Handler { return r }
-
-func (r *road) WithGroup(string) slog.Handler { return r }
-
-// talkative is a scorer that logs at each call.
-func talkative() []byte {
+// busy is a scorer that works for some hundred thousand fuel before it answers.
+func busy() []byte {
+	const laps, count = 60_000, 1 // count is the first local of ColumnTypes
 	return wasmtest.Guest{
-		Imports: [][4]string{{"routerd_v1", "log", "iii", ""}}, Extra: `,"imports":["log"]`,
-		Score:      wasmtest.Cat(wasmtest.I32(1), wasmtest.I32(0), wasmtest.I32(4), wasmtest.Call(0), wasmtest.Column(0)),
+		Extra: `,"limits":{"fuel_base":2000000,"fuel_per_row":1500}`,
+		Score: wasmtest.Cat(
+			wasmtest.I32(laps), wasmtest.Set(count),
+			wasmtest.Loop(wasmtest.Get(count), wasmtest.I32(1), wasmtest.Op(wasmtest.I32Sub), wasmtest.Tee(count), wasmtest.BrIf(0)),
+			wasmtest.Column(0),
+		),
 		ScoreTypes: wasmtest.ColumnTypes,
 	}.Bytes()
+}
+
+// guest looks at the goroutines until one of them is in a guest, in none of whose
+// files is a reservation written: nothing was booked when it has been seen.
+func (r *road) guest(stop <-chan struct{}) {
+	all := make([]byte, 1<<20)
+	for {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		for stack := range strings.SplitSeq(string(all[:runtime.Stack(all, true)]), "\n\n") {
+			if !strings.Contains(stack, "host.(*stage).") || !strings.Contains(stack, "frontend.(*Server)") {
+				continue
+			}
+			live := r.core.Reservations()
+			if live == 0 {
+				r.note(spot{"guest", filesOf(stack), live})
+				return
+			}
+		}
+	}
+}
+
+// filesOf are the files of a printed stack, outermost first.
+func filesOf(stack string) []string {
+	var files []string
+	for _, m := range regexp.MustCompile(`(?m)^`+root+`([a-z/]+)\.[^\n]*\n\t[^\n]*/([a-z_]+\.go):`).FindAllStringSubmatch(stack, -1) {
+		files = append(files, m[1]+"/"+m[2])
+	}
+	slices.Reverse(files)
+	return slices.Compact(files)
 }
 
 // The walk of docs/guide/trace-a-request.md is the path that a request takes.
 func TestTheGuideTracesARequest(t *testing.T) {
 	r := &road{}
-	log := slog.New(r)
-	policies := talkingPolicies(t, log)
+	log := slog.New(slog.DiscardHandler)
+	policies := busyPolicies(t, log)
 	r.core = core.New(core.DefaultConfig(), core.SelectionHost{Telemetry: r}, policies, r, log)
 	var atWorker string
 	worker := serveWorker(t, func() {
@@ -142,13 +170,8 @@ func TestTheGuideTracesARequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	url := serveFrontendOf(t, r.core, log)
-	resp, err := client.Post(url+"/v1/completions", "application/json", strings.NewReader(`{"model":"m","prompt":[1,2,3,4,5,6,7,8]}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if answer, err := io.ReadAll(resp.Body); err != nil || resp.Body.Close() != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("status %d: %s %v", resp.StatusCode, answer, err)
-	}
+	completeOnce(t, url)
+	r.untilInGuest(t, url)
 
 	hops := guideHops(t)
 	t.Logf("the guide walks %v", hops)
@@ -178,17 +201,57 @@ func TestTheGuideTracesARequest(t *testing.T) {
 	if !strings.Contains(atWorker, "frontend/forward.go") {
 		t.Error("frontend/forward.go is in no stack while the worker has the request")
 	}
+	r.untilIdle(t)
+	r.spot(t, "released")
+	order := []string{"frontend/completions.go", "frontend/route.go", "core/select.go", "core/partition.go", "core/policy/pipeline.go", "host/policy.go", "core/reserve/book.go", "frontend/forward.go"}
+	if !slices.Equal(hops, order) {
+		t.Errorf("the guide walks %v, the design %v", hops, order)
+	}
+}
+
+// completeOnce sends one completion.
+func completeOnce(t *testing.T, url string) {
+	t.Helper()
+	resp, err := client.Post(url+"/v1/completions", "application/json", strings.NewReader(`{"model":"m","prompt":[1,2,3,4,5,6,7,8]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer, err := io.ReadAll(resp.Body); err != nil || resp.Body.Close() != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("status %d: %s %v", resp.StatusCode, answer, err)
+	}
+}
+
+// untilInGuest sends completions, one after the other, until one was seen while
+// the policy decided.
+func (r *road) untilInGuest(t *testing.T, url string) {
+	t.Helper()
+	stop, seen := make(chan struct{}), make(chan struct{})
+	go func() { defer close(seen); r.guest(stop) }()
+	deadline := time.After(30 * time.Second)
+	for {
+		r.untilIdle(t)
+		select {
+		case <-seen:
+			return
+		case <-deadline:
+			close(stop)
+			<-seen
+			t.Fatal("no request was seen while its policy decided")
+		default:
+			completeOnce(t, url)
+		}
+	}
+}
+
+// untilIdle waits until nothing is booked.
+func (r *road) untilIdle(t *testing.T) {
+	t.Helper()
 	for deadline := time.After(10 * time.Second); r.core.Reservations() != 0; {
 		select {
 		case <-deadline:
 			t.Fatal("the reservation outlived the request")
 		case <-time.After(time.Millisecond):
 		}
-	}
-	r.spot(t, "released")
-	order := []string{"frontend/completions.go", "frontend/route.go", "core/select.go", "core/partition.go", "core/policy/pipeline.go", "host/policy.go", "core/reserve/book.go", "frontend/forward.go"}
-	if !slices.Equal(hops, order) {
-		t.Errorf("the guide walks %v, the design %v", hops, order)
 	}
 }
 
@@ -209,8 +272,8 @@ func guideHops(t *testing.T) []string {
 	return hops
 }
 
-// talkingPolicies has the talkative module as its default policy.
-func talkingPolicies(t *testing.T, log *slog.Logger) *host.PolicySource {
+// busyPolicies has the busy module as its default policy.
+func busyPolicies(t *testing.T, log *slog.Logger) *host.PolicySource {
 	t.Helper()
 	rt, err := host.New(host.DefaultConfig(), log, prometheus.NewRegistry())
 	if err != nil {
@@ -221,15 +284,15 @@ func talkingPolicies(t *testing.T, log *slog.Logger) *host.PolicySource {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := modules.Put("talkative", strings.NewReader(string(talkative())), ""); err != nil {
+	if _, _, err := modules.Put("busy", strings.NewReader(string(busy())), ""); err != nil {
 		t.Fatal(err)
 	}
-	spec, err := policy.ParseSpec([]byte(`{"scorers":[{"use":"module:talkative"}]}`))
+	spec, err := policy.ParseSpec([]byte(`{"scorers":[{"use":"module:busy"}]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	ps, err := host.OpenPolicySource(t.Context(), rt, modules, host.PolicyConfig{
-		Dir: t.TempDir(), Default: "talk", Seeds: map[string]policy.Spec{"talk": spec},
+		Dir: t.TempDir(), Default: "busy", Seeds: map[string]policy.Spec{"busy": spec},
 	}, log)
 	if err != nil {
 		t.Fatal(err)

@@ -70,7 +70,7 @@ type Model struct {
 type Routing struct {
 	Rules   []Rule `koanf:"rules" reload:"live" doc:"Rules, first match wins."`
 	Default string `koanf:"default" reload:"live" doc:"Policy where nothing else names one."`
-	Seed    uint64 `koanf:"seed" reload:"live" doc:"Fixes the draws between equal candidates; 0 draws at random. Draws begin anew when it changes."`
+	Seed    uint64 `koanf:"seed" reload:"live" doc:"Fixes the draws between equal candidates; 0 draws at random."`
 }
 
 // Rule maps a model and a group to a policy; empty matches all.
@@ -86,6 +86,7 @@ type Plugins struct {
 	PoolWait     Duration `koanf:"pool_wait" reload:"live" max:"10s" off:"true" doc:"How long a decision waits for a free instance; 0s does not wait."`
 	MemoryLimit  Bytes    `koanf:"memory_limit" reload:"live" min:"16MiB" max:"64GiB" doc:"Bound of the memory that all instances have mapped for use."`
 	FuelCap      uint64   `koanf:"fuel_cap" reload:"live" min:"10000" max:"1000000000" doc:"Upper bound of the fuel of one call."`
+	Headers      []string `koanf:"headers" reload:"live" doc:"Request headers that modules and canaries may see, in lower case, at most 16; credentials are refused."`
 	ModuleDir    string   `koanf:"module_dir" reload:"restart" doc:"Folder whose files NAME.wasm are the modules NAME, such as a mounted ConfigMap; empty is off. Its files are followed while the router runs."`
 	Guard        string   `koanf:"guard" reload:"live" oneof:"on off" doc:"Whether a faulting policy trips to its fallback."`
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/plugins/abi"
 )
 
 // EnvPrefix starts the names of environment variables that set keys; levels
@@ -249,6 +250,15 @@ func (l *loader) finish(cfg *Config) {
 	if a := cfg.Admin.Listen; a == cfg.Frontend.Listen && !strings.HasSuffix(a, ":0") {
 		path := []string{"admin", "listen"}
 		l.problems = append(l.problems, badValue(l.origin(path), dotted(path), a, "an address that frontend.listen does not have"))
+	}
+	if len(cfg.Plugins.Headers) == 0 {
+		cfg.Plugins.Headers = nil
+	}
+	for i, h := range cfg.Plugins.Headers {
+		if allowed := abi.HeaderRefused(cfg.Plugins.Headers, i); allowed != "" {
+			path := []string{"plugins", "headers", strconv.Itoa(i)}
+			l.problems = append(l.problems, badValue(l.origin(path), dotted(path), h, allowed))
+		}
 	}
 	for i, r := range cfg.Workers.Static {
 		rec, err := r.Normalised()

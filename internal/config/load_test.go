@@ -236,3 +236,11 @@ func TestAnEmptyNameOfTheFileIsRefused(t *testing.T) {
 		}
 	}
 }
+
+func TestHeadersThatNoPolicyMaySeeAreRefused(t *testing.T) {
+	t.Parallel()
+	_, err := load(t, "plugins:\n  headers: [x-team, cookie]\n", nil)
+	if err == nil || !strings.Contains(err.Error(), "plugins.headers.1") || !strings.Contains(err.Error(), "no credential") {
+		t.Errorf("got %v; want plugins.headers.1 refused", err)
+	}
+}
