@@ -77,6 +77,7 @@ func (in *instance) run(c *call) (code abi.GuestCode, used uint64, fault *policy
 	if !in.view() {
 		return 0, 0, memoryGone(0)
 	}
+	size := in.size
 	in.shape.filler.fill(in, c.table, c.mask)
 	in.begin(c.budget, c.limit)
 	in.said, in.quiet = nil, c.quiet
@@ -94,6 +95,9 @@ func (in *instance) run(c *call) (code abi.GuestCode, used uint64, fault *policy
 	code = abi.GuestCode(int32(in.stack[0]))
 	if !in.view() {
 		return code, used, memoryGone(used)
+	}
+	if in.size != size {
+		in.grew(in.size - size)
 	}
 	if fault = in.codeFault(c.kind, code); fault != nil {
 		fault.Fuel = used

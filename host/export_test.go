@@ -54,6 +54,7 @@ func IsHostName(name string) bool { return slices.Contains(hostNames(), name) }
 // TouchMetrics makes every labelled metric of the runtime appear.
 func TouchMetrics(r *Runtime) {
 	r.metrics.idleFaults.WithLabelValues("x")
+	r.metrics.recycled.WithLabelValues("x")
 	r.metrics.audits.WithLabelValues("x", auditEqual)
 }
 

@@ -54,6 +54,7 @@ type instance struct {
 	quiet  bool     // nothing of this call is to be seen outside
 	calls  int      // since the last rp_idle
 	tidied uint32   // size of the memory after the last rp_idle, in bytes
+	growth growth
 
 	frame uint32 // start of the frame in the guest's memory
 	size  uint32 // of the memory when the views were taken

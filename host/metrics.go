@@ -15,6 +15,7 @@ type metrics struct {
 	logDropped   *prometheus.CounterVec
 	growthFailed prometheus.Counter
 	idleFaults   *prometheus.CounterVec
+	recycled     *prometheus.CounterVec
 	audits       *prometheus.CounterVec
 	compile      prometheus.Histogram
 	rebuilds     prometheus.Counter
@@ -41,6 +42,9 @@ func newMetrics(reg prometheus.Registerer, r *Runtime) (*metrics, error) {
 		idleFaults: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "routerd_plugin_idle_faults_total", Help: "Guest instances thrown away because rp_idle failed.",
 		}, []string{"plugin"}),
+		recycled: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "routerd_plugin_recycled_total", Help: "Guest instances replaced because their memory grew in call after call up to its limit.",
+		}, []string{"plugin"}),
 		audits: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "routerd_plugin_audits_total", Help: "Calls of guest modules that were to be run again, by result: equal, unequal, fault (of the second run), shed (too many at once), skipped (no memory).",
 		}, []string{"plugin", "result"}),
@@ -66,7 +70,7 @@ func newMetrics(reg prometheus.Registerer, r *Runtime) (*metrics, error) {
 	if reg == nil {
 		return m, nil
 	}
-	for _, c := range append(gauges, m.calls, m.faults, m.fuel, m.logDropped, m.growthFailed, m.idleFaults, m.audits, &r.guests, m.compile, m.rebuilds, m.activations) {
+	for _, c := range append(gauges, m.calls, m.faults, m.fuel, m.logDropped, m.growthFailed, m.idleFaults, m.recycled, m.audits, &r.guests, m.compile, m.rebuilds, m.activations) {
 		if err := reg.Register(c); err != nil {
 			return nil, err
 		}
@@ -78,7 +82,7 @@ func newMetrics(reg prometheus.Registerer, r *Runtime) (*metrics, error) {
 // have too, those of a histogram's parts included.
 func hostNames() []string {
 	names := []string{
-		"calls_total", "faults_total", "fuel_total", "log_dropped_total", "growth_failures_total", "idle_faults_total", "audits_total",
+		"calls_total", "faults_total", "fuel_total", "log_dropped_total", "growth_failures_total", "idle_faults_total", "recycled_total", "audits_total",
 		"compile_seconds", "compile_seconds_bucket", "compile_seconds_count", "compile_seconds_sum", "cache_rebuilds_total",
 		"instances", "modules", "memory_bytes", "memory_mapped_bytes",
 	}

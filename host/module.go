@@ -25,6 +25,7 @@ type module struct {
 	series   *guestSeries
 	guests   *guestCollector // where series is published
 	minPages uint32
+	maxPages uint32 // what an instance's memory may grow to
 	start    bool
 }
 
@@ -193,7 +194,7 @@ func (r *Runtime) load(ctx context.Context, wasm []byte, digest string) (*module
 	if m.MemoryMin > pages {
 		return nil, refuse(StepManifest, abi.ELimit, fmt.Sprintf("memory of at least %d pages", m.MemoryMin), fmt.Sprintf("%d pages", pages))
 	}
-	out := &module{digest: digest, manifest: manifest, names: m.FunctionNames(), minPages: m.MemoryMin, start: m.HasStart}
+	out := &module{digest: digest, manifest: manifest, names: m.FunctionNames(), minPages: m.MemoryMin, maxPages: pages, start: m.HasStart}
 	if out.schema, err = compileSchema(manifest.ConfigSchema); err != nil {
 		return nil, err
 	}

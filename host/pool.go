@@ -174,6 +174,11 @@ func (p *pool) put(in *instance) {
 		p.retire(in)
 		return
 	}
+	if in.spent() {
+		p.rt.metrics.recycled.WithLabelValues(p.module.manifest.Name).Inc()
+		p.retire(in)
+		return
+	}
 	if in.tidy != nil && in.untidy() && p.tidyUp(in) {
 		return
 	}

@@ -16,6 +16,27 @@ const (
 	tidyLate = 4
 )
 
+// growth is how the memory of an instance grew in its calls.
+type growth struct {
+	calls int    // that it grew in
+	step  uint32 // the most in one call, in bytes
+}
+
+// habit is in how many calls an instance's memory must have grown to be thought
+// to go on growing.
+const habit = 3
+
+func (in *instance) grew(by uint32) {
+	in.growth.calls++
+	in.growth.step = max(in.growth.step, by)
+}
+
+// spent tells whether an instance that grows and grows has no room for another
+// step: it is thrown away before it fails a request.
+func (in *instance) spent() bool {
+	return in.growth.calls >= habit && uint64(in.size)+uint64(in.growth.step) > uint64(in.module.maxPages)*pageSize
+}
+
 // untidy tells whether rp_idle is due.
 func (in *instance) untidy() bool {
 	return in.calls >= tidyCalls || in.size-in.tidied >= tidyGrowth

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -93,5 +94,44 @@ func TestAFaultWhileTidyingUpIsNoRequestsFault(t *testing.T) {
 				t.Errorf("usage after close: %+v", u)
 			}
 		})
+	}
+}
+
+func TestW11_GuestsThatNeverFreeAreReplacedInTime(t *testing.T) {
+	// Takes 1 MiB in each call and traps when it gets none.
+	take := Cat(I32(16), Op(0x40, 0), I32(-1), Op(I32Eq), If(Op(Unreachable)))
+	g := Guest{ScoreTypes: ColumnTypes, Score: Cat(take, Column(0, Op(F64Neg)))}
+	g.Extra = `,"limits":{"memory_pages":1024,"fuel_base":1000000}`
+	rt, reg, _ := told(t)
+	l := rt.Limits()
+	l.PoolWait = 5 * time.Second
+	rt.SetLimits(l)
+	s := stage(t, rt, g.Bytes(), "")
+	for i := range 5000 {
+		if _, _, err := score(s, 4); err != nil {
+			t.Fatalf("call %d: %v", i, err)
+		}
+		if m := rt.Usage().Memory; m > 4*1024<<16 {
+			t.Fatalf("call %d: %d bytes of guest memory", i, m)
+		}
+	}
+	if n := values(t, reg)["routerd_plugin_recycled_total{test}"]; n < 5000/70 {
+		t.Errorf("%v instances were replaced, want one in about 63 calls", n)
+	}
+}
+
+func TestAGuestThatHasGrownUpIsKept(t *testing.T) {
+	// Grows twice, then never again, to the last page that it may have.
+	grow := Cat(Op(0x3f, 0), I32(64), Op(0x49), If(I32(30), Op(0x40, 0), Op(Drop))) // memory.size < 64
+	g := Guest{ScoreTypes: ColumnTypes, Score: Cat(grow, Column(0, Op(F64Neg))), Extra: `,"limits":{"fuel_base":1000000}`}
+	rt, reg, _ := told(t)
+	s := stage(t, rt, g.Bytes(), "")
+	for range 500 {
+		if _, _, err := score(s, 4); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := values(t, reg)["routerd_plugin_recycled_total{test}"]; n != 0 {
+		t.Errorf("%v instances were replaced, want none", n)
 	}
 }
