@@ -127,7 +127,7 @@ func replayedRows(got *host.ExplainReport, f *policy.Recording) []core.RecordedR
 			continue // nobody has looked at its scores
 		}
 		for stage, scores := range d.StageScores {
-			if scores != nil && finite(scores[i]) {
+			if i < len(scores) && finite(scores[i]) { // it gave some
 				v := scores[i]
 				r.StageScores[stage] = &v
 			}

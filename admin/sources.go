@@ -19,29 +19,34 @@ import (
 // Modules keeps guest modules by name; what is put is checked first.
 type Modules interface {
 	Put(ctx context.Context, name string, wasm []byte, dry bool) (library.Stored, error)
+	Delete(name string) error
+	ModuleViews
+}
+
+// ModuleViews shows the modules.
+type ModuleViews interface {
 	Get(name string) (store.Module, error)
 	List() []store.Module
 	Bytes(digest string) ([]byte, error)
-	Delete(name string) error
 	Directory() (library.Status, bool)
 }
 
 // Policies keeps policies with their revisions.
 type Policies interface {
 	Put(ctx context.Context, name string, spec policy.Spec, by string) (info host.RevisionInfo, created bool, err error)
-	Activate(ctx context.Context, name string, number int, by string) (active, previous int, err error)
-	Rollback(ctx context.Context, name string, to int, by string) (active, previous int, err error)
 	List() []host.PolicyInfo
 	Show(name string) (host.PolicyInfo, error)
 	Rollouts
 	Trials
 }
 
-// Rollouts let a revision run beside the active one, and make it that.
+// Rollouts choose the revision that decides, and those that run beside it.
 type Rollouts interface {
+	Activate(ctx context.Context, name string, number int, by string) (active, previous int, err error)
 	SetShadow(ctx context.Context, name string, spec host.ShadowSpec, by string) (host.Change, error)
 	SetCanary(ctx context.Context, name string, spec host.CanarySpec, by string) (host.Change, error)
 	Promote(ctx context.Context, name, by string) (active, previous int, err error)
+	Rollback(ctx context.Context, name string, to int, by string) (active, previous int, err error)
 }
 
 // Trials ask specifications and revisions about recorded requests; nothing

@@ -1,6 +1,8 @@
 package admin
 
 import (
+	"slices"
+
 	"github.com/valyala/fasthttp"
 
 	"github.com/routerd/routerd/catalog"
@@ -10,12 +12,12 @@ import (
 
 // routes is the whole API. The order is that of the documents.
 func routes(metricsPublic bool) []route {
-	metrics := byToken
-	if metricsPublic {
-		metrics = public
-	}
-	const get, put, post, del = fasthttp.MethodGet, fasthttp.MethodPut, fasthttp.MethodPost, fasthttp.MethodDelete
-	ok, created, none := fasthttp.StatusOK, fasthttp.StatusCreated, fasthttp.StatusNoContent
+	return slices.Concat(moduleRoutes(), policyRoutes(), fleetRoutes(), processRoutes(metricsPublic))
+}
+
+func moduleRoutes() []route {
+	const get, put, del = fasthttp.MethodGet, fasthttp.MethodPut, fasthttp.MethodDelete
+	const ok, created, none = fasthttp.StatusOK, fasthttp.StatusCreated, fasthttp.StatusNoContent
 	return []route{
 		{method: get, pattern: "/v1/modules", out: moduleList{}, status: []int{ok}, handle: (*Server).listModules, doc: "Lists the stored modules by name, with the source that each name belongs to, and how the module directory stands."},
 		{
@@ -28,7 +30,13 @@ func routes(metricsPublic bool) []route {
 		},
 		{method: get, pattern: "/v1/modules/{name}", out: moduleView{}, status: []int{ok}, handle: (*Server).showModule, doc: "Describes a module."},
 		{method: del, pattern: "/v1/modules/{name}", status: []int{none}, handle: (*Server).deleteModule, doc: "Removes a module; one that a kept policy revision uses, or that is from the module directory, is refused."},
+	}
+}
 
+func policyRoutes() []route {
+	const get, put, post = fasthttp.MethodGet, fasthttp.MethodPut, fasthttp.MethodPost
+	const ok, created = fasthttp.StatusOK, fasthttp.StatusCreated
+	return []route{
 		{method: get, pattern: "/v1/policies", out: policyList{}, status: []int{ok}, handle: (*Server).listPolicies, doc: "Lists the policies by name, with their revisions but not their specifications."},
 		{
 			method: put, pattern: "/v1/policies/{name}", body: jsonBody, in: policy.Spec{}, out: revisionAnswer{}, status: []int{created, ok}, handle: (*Server).putPolicy,
@@ -61,7 +69,13 @@ func routes(metricsPublic bool) []route {
 			method: post, pattern: "/v1/policies/{name}/rollback", body: jsonBody, in: rollbackBody{}, out: activeAnswer{}, status: []int{ok}, handle: (*Server).rollbackPolicy,
 			doc: "Ends the canary that runs; without one, or with `to`, activates the revision that was active before, or the kept revision `to`. The body may be empty. With nothing to go back to: `conflict`, step `no_history`.",
 		},
+	}
+}
 
+func fleetRoutes() []route {
+	const get, put, del = fasthttp.MethodGet, fasthttp.MethodPut, fasthttp.MethodDelete
+	const ok, created, none = fasthttp.StatusOK, fasthttp.StatusCreated, fasthttp.StatusNoContent
+	return []route{
 		{method: get, pattern: "/v1/workers", out: workerList{}, status: []int{ok}, handle: (*Server).listWorkers, doc: "Lists the workers of all sources by id."},
 		{
 			method: put, pattern: "/v1/workers/{ref}", body: jsonBody, in: fleet.Record{}, out: catalog.View{}, status: []int{created, ok}, handle: (*Server).putWorker,
@@ -90,7 +104,17 @@ func routes(metricsPublic bool) []route {
 			doc: "Explains a decision, by its id or its request's: candidates, columns, masks, scores, traces and pick. With `policy`, `policy`, `rows`, `tie`, `pick`, `fault`, `traces` and `fuel` are that revision's, `recorded` is the pick that was made, and `us` is 0; " +
 				"where its filters leave nothing, `pick` is null and the fault says so.",
 		},
+	}
+}
 
+func processRoutes(metricsPublic bool) []route {
+	metrics := byToken
+	if metricsPublic {
+		metrics = public
+	}
+	const get, post = fasthttp.MethodGet, fasthttp.MethodPost
+	const ok = fasthttp.StatusOK
+	return []route{
 		{
 			method: post, pattern: "/v1/config/reload", out: Reloaded{}, status: []int{ok}, handle: (*Server).reloadConfig,
 			doc: "Reads the configuration again from file, environment and flags and puts it in force as a whole, or refuses it as a whole: `conflict` names all keys that need a restart.",

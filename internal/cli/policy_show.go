@@ -82,7 +82,7 @@ func showPolicy(ctx context.Context, c *call) error {
 			row(w, r.Revision, r.State, r.By, r.At.Format(time.RFC3339), calls, fallbacks, faults, string(r.Spec))
 		}
 		p.printRollout(w)
-		p.Limits.print(w)
+		p.Limits.table(w)
 		p.printHistory(w)
 	})
 }
@@ -111,7 +111,7 @@ func (p *policyInfo) printRollout(w io.Writer) {
 		float(r.LoadSpread.Active), float(r.LoadSpread.Shadow), r.Fuel, r.Micros, tally(r.Faults))
 }
 
-func (l *limits) print(w io.Writer) {
+func (l *limits) table(w io.Writer) {
 	if len(l.Modules) == 0 {
 		return
 	}

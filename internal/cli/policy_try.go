@@ -59,12 +59,12 @@ func (c *call) try(ctx context.Context, spec []byte, decisions int) error {
 			fmt.Fprintln(w, warn.String())
 		}
 		if got.Trial != nil {
-			got.Trial.print(w, names)
+			got.Trial.tables(w, names)
 		}
 	})
 }
 
-func (t *trial) print(w io.Writer, names map[uint64]string) {
+func (t *trial) tables(w io.Writer, names map[uint64]string) {
 	base := "no active revision"
 	if t.Base != 0 {
 		base = fmt.Sprintf("revision %d", t.Base)

@@ -314,7 +314,7 @@ func holdsFormula(t *testing.T, f map[string]float64, rows []row) {
 // nil keeps all.
 func holdsMasked(t *testing.T, f map[string]float64, rows []row, mask []bool) {
 	t.Helper()
-	kept := func(i int) bool { return mask == nil || mask[i] }
+	kept := func(i int) bool { return len(mask) == 0 || mask[i] }
 	least, found := 0.0, false
 	for i, r := range rows {
 		if kept(i) && (!found || r[4] < least) {
