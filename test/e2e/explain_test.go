@@ -39,7 +39,8 @@ type explained struct {
 // A live decision is explained, and what other revisions would have made of it:
 // the same revision makes the same bits of it again.
 func TestALiveDecisionIsExplainedByOtherRevisions(t *testing.T) {
-	r := startRouter(t, three(t))
+	t.Parallel() // it measures no times
+	r := startRouter(t, three(t)+"plugins:\n"+unhurried)
 	active := r.revise("lowest", byID("lowest", false))
 	r.activate(active)
 	other := r.revise("highest", byID("highest", true))
@@ -101,8 +102,9 @@ func TestALiveDecisionIsExplainedByOtherRevisions(t *testing.T) {
 // A specification is tried on live decisions: what would change is told, and
 // nothing is kept.
 func TestASpecificationIsTriedOnLiveDecisions(t *testing.T) {
+	t.Parallel() // it measures no times
 	const requests = 20
-	r := startRouter(t, three(t))
+	r := startRouter(t, three(t)+"plugins:\n"+unhurried)
 	r.activate(r.revise("lowest", byID("lowest", false)))
 	r.must("PUT", "/v1/modules/highest", byID("highest", true), nil)
 	r.must("PUT", "/v1/modules/nearest", byDistance(1), nil)

@@ -17,7 +17,7 @@ const (
 	crashes   = 4
 	// manySwaps is a multiple of ten.
 	manySwaps      = 100
-	leakSlack      = 8 << 20 // of a memory that is small and young
+	leakSlack      = 4 << 20 // of a memory that is small and young
 	canaryRun      = 4 * time.Second
 	rolloutCrashes = 10
 	shadowRounds   = 11
