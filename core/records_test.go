@@ -140,7 +140,8 @@ func TestTheRecordNamesWhoDroppedARow(t *testing.T) {
 		{
 			"two filters", withFilters(use("builtin:kv-aware"), "module:f", "module:g"),
 			"[{filter module:f} {filter module:g} {scorer builtin:kv-aware} {picker builtin:best}]",
-			map[string]string{"w1": "module:f", "w2": "module:g"}, policy.ByPolicy,
+			map[string]string{"w1": "module:f", "w2": "module:g"},
+			policy.ByPolicy,
 		},
 		{"whole policy", whole("module:whole"), "[{policy module:whole}]", map[string]string{"w3": "module:whole"}, policy.ByPolicy},
 		{"whole policy that abstains", whole("module:abstains"), "[{policy module:abstains}]", map[string]string{}, policy.ByFallback},

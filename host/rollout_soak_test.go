@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -91,7 +92,9 @@ func TestO3_ReloadsOfAModuleLeaveNothingBehind(t *testing.T) {
 	if failures != 0 || calls == 0 {
 		t.Errorf("%d of %d calls failed", failures, calls)
 	}
-	if first, last := memory[2], memory[len(memory)-1]; last > first+first/10+4<<20 {
+	// A sample may fall while two generations are alive: the least of some is
+	// what is held for good.
+	if first, last := slices.Min(memory[1:4]), slices.Min(memory[len(memory)-4:]); last > first+first/10+2<<20 {
 		t.Errorf("memory rose from %d to %d bytes", first, last)
 	}
 	until(t, "only the active revision's module is loaded", func() bool { return b.rt.Usage().Modules == 1 })

@@ -83,7 +83,7 @@ func moduleFiles(dir string) ([]string, error) {
 	if err != nil {
 		return nil, bare(err)
 	}
-	defer d.Close()
+	defer func() { _ = d.Close() }() // read only
 	var names []string
 	for seen := 0; ; {
 		entries, err := d.ReadDir(listChunk)
@@ -119,7 +119,7 @@ func readFile(dir, name string, w io.Writer) (file, error) {
 	if err != nil {
 		return file{}, bare(err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // read only
 	before, err := f.Stat()
 	switch {
 	case err != nil:

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/fx"
 
+	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/host"
 	"github.com/routerd/routerd/internal/config"
 )
@@ -79,3 +80,6 @@ func Metrics(cfg config.Config) ([]Metric, error) {
 	slices.SortFunc(out, func(a, b Metric) int { return strings.Compare(a.Name, b.Name) })
 	return out, errors.Join(a.Err(), opened.closeAll())
 }
+
+// NewSelectionMetrics is the router's telemetry of its decisions.
+func NewSelectionMetrics(reg prometheus.Registerer) core.Telemetry { return newSelectionMetrics(reg) }
