@@ -27,7 +27,7 @@ const (
 	auditQueue = 4
 	// auditShare is what part of a core the audits of a runtime may use: one of
 	// this many. Above it calls are let go, too.
-	auditShare = 10
+	auditShare = 20
 )
 
 // Results of an audit: the values of a metric's label.

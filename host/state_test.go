@@ -51,7 +51,9 @@ func TestStateIsKeptPerPartition(t *testing.T) {
 
 func TestAPartitionsFirstCallWaitsAsInAnEmptyPool(t *testing.T) {
 	r := newRuntime(t, func(c *host.Config) { c.PoolWait = 0 })
-	s := stage(t, r, keeping().Bytes(), "")
+	g := keeping() // and takes its time to be set up
+	g.Bind = Cat(Loop(Get(2), I32(1), Op(I32Add), Tee(2), I32(15_000_000), Op(I32LtU), BrIf(0)), I32(0))
+	s := stage(t, r, g.Bytes(), "")
 	if f := faulted(t, s, 1); f.Reason != "pool_wait" || f.Counts {
 		t.Errorf("got %+v, want pool_wait that does not count", f)
 	}
