@@ -176,8 +176,8 @@ func (sh *shadow) decide(ctx context.Context, j *shadowJob, t *policy.Table, d *
 }
 
 func (sh *shadow) decideOpen(ctx context.Context, j *shadowJob, t *policy.Table, d *policy.Decision) {
-	lacking := j.frame.Table(t, sh.rev.Columns())
 	began := time.Now()
+	lacking := j.frame.Table(t, sh.rev.Columns())
 	var err error
 	if len(lacking) == 0 {
 		err = sh.rev.Replay(ctx, t, d)
@@ -192,7 +192,7 @@ func (sh *shadow) decideOpen(ctx context.Context, j *shadowJob, t *policy.Table,
 		c.faults["missing_column"]++
 		return
 	}
-	c.took += time.Since(began)
+	defer func() { c.took += time.Since(began) }()
 	c.fuel += d.Fuel
 	if reason := faultReason(err, d); reason != "" {
 		c.faults[reason]++
