@@ -44,10 +44,10 @@ func audits(t *testing.T, reg *prometheus.Registry, result string) float64 {
 
 // after changes an answer from the n-th call of an instance on, n large enough
 // for the self-test not to see it.
-func after(n int32, then, else_ Code) Code {
+func after(n int32, then, before Code) Code {
 	return Cat(
 		GetGlobal(1), I32(1), Op(I32Add), SetGlobal(1),
-		GetGlobal(1), I32(n), Op(I32GeU), If(then), else_,
+		GetGlobal(1), I32(n), Op(I32GeU), If(then), before,
 	)
 }
 

@@ -3,7 +3,8 @@
 //
 // A Runtime loads modules (ABI §7) and holds what they share: the engine, the
 // compiled cache, the memory budget and the pools, one per (module digest,
-// configuration digest). Stages makes pipeline stages from stored modules.
+// configuration digest), of a module that keeps state one per partition too.
+// Stages makes pipeline stages from stored modules.
 // PolicySource keeps named policies with numbered revisions under the data
 // folder and hands core the handle that a partition decides with. Beside the
 // active revision it may let a canary decide for a share of the requests and a
@@ -15,12 +16,14 @@
 // Invariants: a guest runs only metered code under a fuel budget and a page
 // limit, and its native stack is looked at after each slice; one call at a time
 // per instance; an instance that faulted is thrown away before anything else
-// happens; a result is checked before it is believed; a module that is refused
+// happens; a result is checked before it is believed; what a call says is seen
+// outside only when its decision is committed; a module that is refused
 // leaves everything as it was and the error names the step, an ABI code and the
 // offending item; a panic in a load is that load's error.
 //
-// Goroutines: none of its own but a pool's grower, which closing the pool waits
-// for. One module at a time is rewritten or loaded from the compiled cache, and
+// Goroutines: those of a pool, which make instances, bind larger frames and call
+// rp_idle, and which closing the pool waits for; and one of a Runtime for audits,
+// begun by the first, which Close waits for. One module at a time is rewritten or loaded from the compiled cache, and
 // one is compiled beside it, in a child process that the loading goroutine waits
 // for; a call runs on its caller's goroutine. Where both turns are needed, that
 // of compiling is taken first. PolicySource.Run has two: one decides for all

@@ -30,8 +30,10 @@ const (
 func telling(say ...Code) Guest {
 	return Guest{
 		Imports: [][4]string{
-			{"routerd_v1", "metric_add", "id", ""}, {"routerd_v1", "metric_set", "id", ""},
-			{"routerd_v1", "trace", "id", ""}, {"routerd_v1", "log", "iii", ""},
+			{"routerd_v1", "metric_add", "id", ""},
+			{"routerd_v1", "metric_set", "id", ""},
+			{"routerd_v1", "trace", "id", ""},
+			{"routerd_v1", "log", "iii", ""},
 		},
 		Extra: `,"imports":["log","metric_add","metric_set","trace"],"traces":["best","spread"],"metrics":[` +
 			`{"name":"served","type":"counter","help":"Calls."},{"name":"load","type":"gauge"},{"name":"late","type":"gauge"}]`,

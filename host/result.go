@@ -87,7 +87,7 @@ func (in *instance) takeScores(mask []byte, out *result) *policy.Fault {
 	copy(scores, in.f64[in.shape.layout.Scores/8:])
 	odd := false
 	for row, v := range scores {
-		if mask != nil && mask[row] != 1 {
+		if !keeps(mask, row) {
 			scores[row] = 0
 			continue
 		}
@@ -141,7 +141,7 @@ func (in *instance) takePick(mask []byte, n int, out *result) *policy.Fault {
 		return refused("no row was picked")
 	case uint64(pick) >= uint64(n):
 		return refused(fmt.Sprintf("row %d was picked of %d", pick, n))
-	case mask != nil && mask[pick] != 1:
+	case !keeps(mask, int(pick)):
 		return refused(fmt.Sprintf("row %d was picked, which is masked", pick))
 	}
 	out.choice.Row = int(pick)
@@ -149,6 +149,9 @@ func (in *instance) takePick(mask []byte, n int, out *result) *policy.Fault {
 }
 
 func (in *instance) pick() uint32 { return binary.LittleEndian.Uint32(in.bytes[abi.OffPick:]) }
+
+// keeps tells whether a mask keeps a row; one of nothing keeps all.
+func keeps(mask []byte, row int) bool { return len(mask) == 0 || mask[row] == 1 }
 
 // kept is how many of n rows a mask keeps.
 func kept(mask []byte, n int) int {
