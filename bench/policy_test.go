@@ -2,12 +2,15 @@ package bench_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
+	"runtime"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/fleet"
@@ -26,32 +29,39 @@ import (
 //
 // The single call without the pipeline around it is host's BenchmarkPolicyCall.
 func BenchmarkPolicyDecision(b *testing.B) {
-	all := newForms(b)
-	rounds := 15
-	if s := os.Getenv("BENCH_ROUNDS"); s != "" {
-		var err error
-		if rounds, err = strconv.Atoi(s); err != nil {
-			b.Fatalf("$BENCH_ROUNDS: %v", err)
+	files := map[string]string{"simd": packC(b, "simd"), "scalar": packC(b, "scalar"), "go": buildKVAware(b)}
+	all := append(newForms(b, files, ""), newOutsiders(b, files)...)
+	for _, rows := range []int{8, 64, 512, 1024, 4096} {
+		b.Run(fmt.Sprintf("candidates=%d", rows), func(b *testing.B) { takeTurns(b, all, rows) })
+	}
+	// By default decay is 1, which the guests see and the native twin does not.
+	// With this configuration all do the same work.
+	all = newForms(b, files, `{"credit_decay":0.5}`)
+	for _, rows := range []int{64, 1024} {
+		b.Run(fmt.Sprintf("decay/candidates=%d", rows), func(b *testing.B) { takeTurns(b, all, rows) })
+	}
+}
+
+// turns is how often each form has its turn.
+const turns = 25
+
+// takeTurns measures the forms in turns over one table. The first is the native
+// twin.
+func takeTurns(b *testing.B, all []*form, rows int) {
+	for _, f := range all {
+		f.prepare(b, rows, all[0].outcome)
+	}
+	for range turns {
+		for _, f := range all {
+			f.took.add(float64(f.decide(b, f.batch)) / float64(f.batch))
 		}
 	}
-	for _, rows := range []int{8, 64, 512, 1024, 4096} {
-		b.Run(fmt.Sprintf("candidates=%d", rows), func(b *testing.B) {
-			for _, c := range all {
-				c.prepare(b, rows, all[0].outcome)
-			}
-			for range rounds {
-				for _, c := range all {
-					c.took.add(float64(c.decide(b, c.batch)) / float64(c.batch))
-				}
-			}
-			names, told := []string{}, map[string]figures{}
-			for _, c := range all {
-				names = append(names, c.name)
-				told[c.name] = c.figures(rows, all[0])
-			}
-			report(b, names, told)
-		})
+	names, told := []string{}, map[string]figures{}
+	for _, f := range all {
+		names = append(names, f.name)
+		told[f.name] = f.figures(rows, all[0])
 	}
+	report(b, names, told)
 }
 
 // form is one of the forms of the policy.
@@ -67,7 +77,8 @@ type form struct {
 type way interface {
 	// set takes a table and tells what is decided.
 	set(b *testing.B, t *policy.Table) outcome
-	// decide makes n decisions and returns the CPU time of all.
+	// decide makes n decisions and returns the CPU time of the thread that made
+	// them.
 	decide(b *testing.B, n int) time.Duration
 	// fuel is what the last decision used; 0 where nothing is metered.
 	fuel() uint64
@@ -79,17 +90,22 @@ type outcome struct {
 	scores uint64
 }
 
-// newForms makes them all, the native twin first.
-func newForms(b *testing.B) []*form {
-	files := map[string]string{"simd": packC(b, "simd"), "scalar": packC(b, "scalar"), "go": buildKVAware(b)}
-	all := []*form{{name: "native", way: newDecider(b, "builtin:kv-aware", nil)}}
+// newForms makes the product's forms with a configuration, the native twin
+// first.
+func newForms(b *testing.B, files map[string]string, config string) []*form {
+	all := []*form{{name: "native", way: newDecider(b, "builtin:kv-aware", config, nil)}}
 	src := newGuests(b)
 	for _, name := range []string{"simd", "scalar", "go"} {
-		all = append(all, &form{name: name, way: newDecider(b, "module:"+name, src.with(name, files[name]))})
+		all = append(all, &form{name: name, way: newDecider(b, "module:"+name, config, src.with(name, files[name]))})
 	}
+	return all
+}
+
+// newOutsiders makes the forms that are other programs'; none without those.
+func newOutsiders(b *testing.B, files map[string]string) (all []*form) {
 	folder := os.Getenv("BENCH_EXTISM")
 	if folder == "" {
-		return all
+		return nil
 	}
 	program := filepath.Join(folder, "extism")
 	for _, name := range []string{"simd", "scalar", "go"} {
@@ -100,30 +116,31 @@ func newForms(b *testing.B) []*form {
 
 // prepare sets the table and finds how many decisions make a round of at least
 // 10 ms. Any outcome but the native twin's ends the benchmark; want is that.
-func (c *form) prepare(b *testing.B, rows int, want outcome) {
-	c.took = nil
+func (f *form) prepare(b *testing.B, rows int, want outcome) {
+	f.took = nil
 	t := &policy.Table{}
 	fill(t, kvColumns(b), rows)
-	c.outcome = c.set(b, t)
-	if c.name != "native" && c.outcome != want {
-		b.Fatalf("%s decides %+v, native %+v", c.name, c.outcome, want)
+	f.outcome = f.set(b, t)
+	if f.name != "native" && f.outcome != want {
+		b.Fatalf("%s decides %+v, native %+v", f.name, f.outcome, want)
 	}
-	for c.batch = 1; c.decide(b, c.batch) < 10*time.Millisecond; c.batch *= 2 {
+	for f.batch = 1; f.decide(b, f.batch) < 10*time.Millisecond; {
+		f.batch *= 2
 	}
 }
 
-func (c *form) figures(rows int, native *form) figures {
-	f := figures{
-		"ns/decision":  c.took.median(),
-		"ns/candidate": c.took.median() / float64(rows),
+func (f *form) figures(rows int, native *form) figures {
+	told := figures{
+		"ns/decision":  f.took.median(),
+		"ns/candidate": f.took.median() / float64(rows),
 	}
-	if c != native {
-		f["x-native"] = c.took.over(native.took)
+	if f != native {
+		told["x-native"] = f.took.over(native.took)
 	}
-	if used := c.fuel(); used > 0 {
-		f["fuel"] = float64(used)
+	if used := f.fuel(); used > 0 {
+		told["fuel"] = float64(used)
 	}
-	return f
+	return told
 }
 
 // decider is the product's way.
@@ -135,8 +152,8 @@ type decider struct {
 
 var _ way = (*decider)(nil)
 
-func newDecider(b *testing.B, use string, src policy.StageSource) *decider {
-	spec := policy.Spec{Scorers: []policy.ScorerSpec{{StageSpec: policy.StageSpec{Use: use}}}}
+func newDecider(b *testing.B, use, config string, src policy.StageSource) *decider {
+	spec := policy.Spec{Scorers: []policy.ScorerSpec{{StageSpec: policy.StageSpec{Use: use, Config: json.RawMessage(config)}}}}
 	return &decider{revision: revisionOf(b, spec, src)}
 }
 
@@ -192,7 +209,9 @@ func decideWhenGrown(tb testing.TB, r *policy.Revision, t *policy.Table, d *poli
 
 func (d *decider) decide(b *testing.B, n int) time.Duration {
 	ctx := context.Background()
-	begun := cpuTime()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	begun := threadTime()
 	for range n {
 		if err := d.revision.Decide(ctx, d.table, &d.decision); err != nil {
 			b.Fatal(err)
@@ -201,7 +220,17 @@ func (d *decider) decide(b *testing.B, n int) time.Duration {
 			b.Fatalf("decided by %s, fault %v", d.decision.By, d.decision.Fault)
 		}
 	}
-	return cpuTime() - begun
+	return threadTime() - begun
+}
+
+// threadTime is the CPU time of this thread. Audits and the collector's threads
+// are not in it.
+func threadTime() time.Duration {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
+		panic(err) // it fails for bad arguments alone
+	}
+	return time.Duration(t.Nano())
 }
 
 func (d *decider) fuel() uint64 { return d.decision.Fuel }

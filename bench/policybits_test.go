@@ -53,15 +53,19 @@ func sameBits(t *testing.T, native, guest *policy.Revision) {
 	}
 }
 
-// scatter overwrites the values with others that are not whole; hostile ones
-// are few, since a policy with no opinion on most rows is not believed.
+// scatter overwrites the values with others that are not whole, the prompt long
+// enough that credit does not cover it. Hostile ones are few, since a policy with
+// no opinion on most rows is not believed.
 func scatter(t *policy.Table, rng *rand.Rand, hostile bool) {
-	odd := []float64{0, math.Copysign(0, -1), math.NaN(), math.Inf(1), math.Inf(-1), 1e308, math.MaxFloat64, 5e-324, -3}
+	odd := []float64{0, math.Copysign(0, -1), math.NaN(), math.Inf(1), math.Inf(-1), 1e308, 0x1p964, -0x1p963, math.MaxFloat64, 5e-324, -3}
 	set := t.Set()
 	for _, name := range set.Names() {
 		col := t.NamedCells(name).Fill()
 		for row := range col {
 			col[row] = float64(rng.IntN(1<<20)) / 7
+			if name == abi.ColLoadPotentialPrefillTokens.String() {
+				col[row] *= 100
+			}
 			// Row 0 stays ordinary, so that there is one score to believe.
 			if hostile && row > 0 && rng.IntN(200) == 0 {
 				col[row] = odd[rng.IntN(len(odd))]

@@ -19,7 +19,7 @@ fi
 
 build() {
 	# --stack-first: a stack that overflows traps instead of writing into the data.
-	"$clang" --target=wasm32 -std=c17 -O3 "${@:2}" -ffp-contract=off -Wall -Wextra -Werror -nostdlib -fuse-ld=lld \
+	"$clang" --target=wasm32 -std=c17 -O3 "${@:2}" -ffp-contract=off -fno-strict-aliasing -Wall -Wextra -Werror -nostdlib -fuse-ld=lld \
 		-Wl,--no-entry,--stack-first,-z,stack-size=16384,--strip-all -o "$out/kvaware-$1.wasm" kvaware.c
 }
 

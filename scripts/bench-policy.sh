@@ -9,6 +9,9 @@ out=$PWD/.cache/bench-policy
 mkdir -p "$out"
 rm -f "$out/figures.json"
 
+if command -v clang-19 >/dev/null; then
+	scripts/bench-guests.sh --check
+fi
 (
 	cd bench/extism
 	go build -o "$out/extism" .

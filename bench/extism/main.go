@@ -6,8 +6,8 @@
 //
 // On standard input come commands, one a line: "table JSON" sets the table and
 // is answered with the picked row and a digest of the scores' bits, "round N"
-// makes N decisions and is answered with the CPU time that they took, in
-// nanoseconds. Both decide by a policy revision, so that clean-up and pick are
+// makes N decisions and is answered with the CPU time of the thread that made
+// them, in nanoseconds. Both decide by a policy revision, so that clean-up and pick are
 // the product's. It ends with its standard input.
 //
 //	extism WAY FILE
@@ -21,10 +21,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/routerd/routerd/bench/extism/exchange"
 	"github.com/routerd/routerd/core/policy"
@@ -148,13 +150,15 @@ func (d *decider) round(ctx context.Context, argument string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	begun := cpuTime()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	begun := threadTime()
 	for range n {
 		if err := d.decide(ctx); err != nil {
 			return "", err
 		}
 	}
-	return strconv.FormatInt((cpuTime() - begun).Nanoseconds(), 10), nil
+	return strconv.FormatInt((threadTime() - begun).Nanoseconds(), 10), nil
 }
 
 // decide makes one decision; one that its fallback made is an error.
@@ -162,17 +166,21 @@ func (d *decider) decide(ctx context.Context) error {
 	if err := d.revision.Decide(ctx, &d.table, &d.decision); err != nil {
 		return err
 	}
-	if d.decision.Fault != nil || d.decision.By != policy.ByPolicy {
-		return fmt.Errorf("decided by %s, fault %v", d.decision.By, d.decision.Fault)
+	if d.decision.Fault != nil {
+		return d.decision.Fault
+	}
+	if d.decision.By != policy.ByPolicy {
+		return fmt.Errorf("decided by %s", d.decision.By)
 	}
 	return nil
 }
 
-// cpuTime is the CPU time, user and system, of this process.
-func cpuTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+// threadTime is the CPU time of this thread. The collector's threads are not in
+// it, what the collector has the decision do itself is.
+func threadTime() time.Duration {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
 		panic(err) // it fails for bad arguments alone
 	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	return time.Duration(t.Nano())
 }

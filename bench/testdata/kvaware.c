@@ -25,18 +25,28 @@ enum { ROWS = 2 };
 static inline lane all(double v) { return (lane){v, v}; }
 static inline lane larger(lane a, lane b) { return (lane)wasm_f64x2_pmax((v128_t)b, (v128_t)a); }   // a > b ? a : b
 static inline lane smaller(lane a, lane b) { return (lane)wasm_f64x2_pmin((v128_t)b, (v128_t)a); }  // a < b ? a : b
+static inline double smallest(lane a) { return a[1] < a[0] ? a[1] : a[0]; }
+static inline double total(lane a) { return a[0] + a[1]; }
 #else
 typedef double lane;
 enum { ROWS = 1 };
 static inline lane all(double v) { return v; }
 static inline lane larger(lane a, lane b) { return a > b ? a : b; }
 static inline lane smaller(lane a, lane b) { return a < b ? a : b; }
+static inline double smallest(lane a) { return a; }
+static inline double total(lane a) { return a; }
 #endif
+
+// A turn of a loop is eight rows: a metered loop pays at its head.
+enum { TURN = 8, LANES = TURN / ROWS };
+#define UNROLL _Pragma("clang loop unroll(full)")
 
 static inline const double *column(const frame *f, int i) {
 	const uint32_t *starts = (const uint32_t *)((const char *)f + f->column_starts);
 	return (const double *)((const char *)f + starts[i]);
 }
+
+static inline const double *request(const frame *f) { return (const double *)((const char *)f + f->request); }
 
 static inline lane at(const double *c, uint32_t row) { return *(const lane *)(c + row); }
 
@@ -60,45 +70,74 @@ static double least(const double *v, const uint8_t *mask, uint32_t n) {
 		return low;
 	}
 	// Every lane begins with the first row, so that a NaN there stays, as it does
-	// row by row. Two are under way at once: one waits for the other's result.
-	lane a = all(v[0]), b = a;
+	// row by row. Some are under way at once: one waits for the other's result.
+	lane low[LANES];
+	UNROLL for (int k = 0; k < LANES; k++) low[k] = all(v[0]);
 	uint32_t row = 0;
-	for (; row + 2 * ROWS <= n; row += 2 * ROWS) {
-		a = smaller(at(v, row), a);
-		b = smaller(at(v, row + ROWS), b);
-	}
-	a = smaller(b, a);
-	double low = ((const double *)&a)[0];
-	for (int i = 1; i < ROWS; i++)
-		if (((const double *)&a)[i] < low) low = ((const double *)&a)[i];
+	for (; row + TURN <= n; row += TURN)
+		UNROLL for (int k = 0; k < LANES; k++) low[k] = smaller(at(v, row + k * ROWS), low[k]);
+	UNROLL for (int k = 1; k < LANES; k++) low[0] = smaller(low[k], low[0]);
+	double least = smallest(low[0]);
 	for (; row < n; row++)
-		if (v[row] < low) low = v[row];
-	return low;
+		if (v[row] < least) least = v[row];
+	return least;
 }
 
-__attribute__((export_name("rp_score"))) int32_t rp_score(const frame *f) {
+// ordinary tells whether every value is less than 2^964 from 0, and no NaN.
+static int ordinary(const double *v, uint32_t n) {
+	const lane far = all(0x1p60);
+	lane odd = all(0);
+	uint32_t row = 0;
+	for (; row + TURN <= n; row += TURN)
+		UNROLL for (int k = 0; k < LANES; k++) {
+			lane w = at(v, row + k * ROWS) * far; // not finite where too great: then w - w is NaN
+			odd += w - w;
+		}
+	double sum = total(odd);
+	for (; row < n; row++) sum += v[row] * 0x1p60 - v[row] * 0x1p60;
+	return sum == 0;
+}
+
+// score is the formula. Without decay every row has a decay of 1.
+static inline __attribute__((always_inline)) void score(const frame *f, int with_decay) {
 	const uint32_t n = f->rows;
 	const double *restrict device = column(f, DEVICE), *restrict host = column(f, HOST), *restrict disk = column(f, DISK),
 		*restrict shared = column(f, SHARED), *restrict waiting = column(f, WAITING), *restrict prefill = column(f, PREFILL),
 		*restrict decode = column(f, DECODE), *restrict active = column(f, ACTIVE), *restrict prefer = column(f, PREFERENCE);
 	double *restrict scores = (double *)((char *)f + f->scores);
-	const double *q = (const double *)((const char *)f + f->request);
-	const lane low = all(least(waiting, (const uint8_t *)f + f->mask, n)), size = all(q[BLOCK_SIZE]),
-		blocks = all(q[BLOCKS] > 1 ? q[BLOCKS] : 1), scale = all(q[SCALE]), credited = all(q[CREDIT]), slope = all(q[DECAY]),
-		per_active = all(q[ACTIVE_WEIGHT]), in_host = all(q[HOST_WEIGHT]), on_disk = all(q[DISK_WEIGHT]),
-		in_shared = all(q[SHARED_WEIGHT]), zero = all(0), one = all(1);
-	// The last lane may reach past the rows, never past the stride.
-	for (uint32_t row = 0; row < n; row += ROWS) {
-		lane excess = larger(at(waiting, row) - low, zero) / size;
-		lane decay = one / (one + slope * (excess / blocks));
-		lane credit = credited * decay * at(device, row) + in_host * at(host, row);
-		credit += on_disk * at(disk, row);
-		credit += in_shared * at(shared, row);
-		lane pre = larger(at(prefill, row) / size - credit, zero);
-		lane cost = scale * pre + at(decode, row);
-		cost += per_active * at(active, row);
-		*(lane *)(scores + row) = -(cost * at(prefer, row));
-	}
+	const double *q = request(f);
+	const lane size = all(q[BLOCK_SIZE]), blocks = all(q[BLOCKS] > 1 ? q[BLOCKS] : 1), scale = all(q[SCALE]),
+		credited = all(q[CREDIT]), slope = all(q[DECAY]), per_active = all(q[ACTIVE_WEIGHT]), in_host = all(q[HOST_WEIGHT]),
+		on_disk = all(q[DISK_WEIGHT]), in_shared = all(q[SHARED_WEIGHT]), zero = all(0), one = all(1);
+	const lane low = all(with_decay ? least(waiting, (const uint8_t *)f + f->mask, n) : 0);
+	// The last turn may reach past the rows, never past the stride, which is a
+	// multiple of 8 rows.
+	for (uint32_t start = 0; start < n; start += TURN)
+		UNROLL for (int k = 0; k < LANES; k++) {
+			const uint32_t row = start + k * ROWS;
+			lane weight = credited;
+			if (with_decay) {
+				lane excess = larger(at(waiting, row) - low, zero) / size;
+				weight = credited * (one / (one + slope * (excess / blocks)));
+			}
+			lane credit = weight * at(device, row) + in_host * at(host, row);
+			credit += on_disk * at(disk, row);
+			credit += in_shared * at(shared, row);
+			lane pre = larger(at(prefill, row) / size - credit, zero);
+			lane cost = scale * pre + at(decode, row);
+			cost += per_active * at(active, row);
+			*(lane *)(scores + row) = -(cost * at(prefer, row));
+		}
+}
+
+__attribute__((export_name("rp_score"))) int32_t rp_score(const frame *f) {
+	// Where the slope is 0 and no difference so great that it is not finite,
+	// decay is exactly 1: the Go example goes the same short way.
+	const double *q = request(f);
+	if (q[DECAY] == 0 && q[BLOCK_SIZE] >= 1 && ordinary(column(f, WAITING), f->rows))
+		score(f, 0);
+	else
+		score(f, 1);
 	return 0;
 }
 

@@ -5,9 +5,8 @@
 package main
 
 import (
-	"bufio"
+	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -28,11 +27,15 @@ func main() {
 }
 
 func run(figures, folder string) error {
-	lines, err := read(figures)
+	lines, err := read(figures, "BenchmarkPolicyDecision/candidates=")
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(folder, "policy.md"), []byte(page(lines, machine())), 0o644); err != nil {
+	decay, err := read(figures, "BenchmarkPolicyDecision/decay/candidates=")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(folder, "policy.md"), []byte(page(lines, decay, machine())), 0o644); err != nil {
 		return err
 	}
 	return save(lines, filepath.Join(folder, "policy.svg"))
@@ -72,20 +75,20 @@ func forms() []form {
 	}
 }
 
-// read takes the last line of each size, in ascending order.
-func read(file string) ([]line, error) {
-	in, err := os.Open(file)
+// read takes the last line of each size, in ascending order, of the benchmarks
+// whose names are prefix and the size.
+func read(file, prefix string) ([]line, error) {
+	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	defer in.Close()
 	bySize := map[int]line{}
-	for s := bufio.NewScanner(in); s.Scan(); {
+	for one := range bytes.Lines(text) {
 		var l line
-		if err := json.Unmarshal(s.Bytes(), &l); err != nil {
+		if err := json.Unmarshal(one, &l); err != nil {
 			return nil, fmt.Errorf("read figures: %w", err)
 		}
-		_, size, ok := strings.Cut(l.Benchmark, "BenchmarkPolicyDecision/candidates=")
+		size, ok := strings.CutPrefix(l.Benchmark, prefix)
 		if !ok {
 			continue
 		}
@@ -99,7 +102,7 @@ func read(file string) ([]line, error) {
 		lines = append(lines, l)
 	}
 	if len(lines) == 0 {
-		return nil, errors.New("read figures: none of BenchmarkPolicyDecision")
+		return nil, fmt.Errorf("read figures: none of %s", prefix)
 	}
 	slices.SortFunc(lines, func(a, b line) int { return a.candidates - b.candidates })
 	return lines, nil

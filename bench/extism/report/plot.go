@@ -1,13 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"image/color"
+	"os"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
 )
 
 // curve is how a form is drawn.
@@ -34,37 +37,73 @@ func curves() []curve {
 	}
 }
 
-// save writes the plot.
+// save writes both panels side by side.
 func save(lines []line, file string) error {
-	p, err := chart(lines)
-	if err == nil {
-		err = p.Save(20*vg.Centimeter, 14*vg.Centimeter, file)
-	}
+	costs, err := costs(lines)
 	if err != nil {
 		return fmt.Errorf("draw: %w", err)
 	}
-	return nil
+	ratios, err := ratios(lines)
+	if err != nil {
+		return fmt.Errorf("draw: %w", err)
+	}
+	canvas := vgsvg.New(28*vg.Centimeter, 13*vg.Centimeter)
+	tiles := draw.Tiles{Rows: 1, Cols: 2, PadX: vg.Centimeter, PadTop: 5, PadBottom: 5, PadLeft: 5, PadRight: 15}
+	panels := [][]*plot.Plot{{costs, ratios}}
+	for i, c := range plot.Align(panels, tiles, draw.New(canvas))[0] {
+		panels[0][i].Draw(c)
+	}
+	var b bytes.Buffer
+	if _, err := canvas.WriteTo(&b); err != nil {
+		return fmt.Errorf("draw: %w", err)
+	}
+	return os.WriteFile(file, b.Bytes(), 0o644)
 }
 
-// chart is CPU time a candidate over candidates, both logarithmic.
-func chart(lines []line) (*plot.Plot, error) {
+// costs is CPU time a candidate, both axes logarithmic.
+func costs(lines []line) (*plot.Plot, error) {
+	p := panel(lines, "CPU time a candidate, ns")
+	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+	p.Y.Min, p.Y.Max = 10, 1e6
+	p.Legend.YOffs = -4.2 * vg.Centimeter // between Extism and the rest
+	return p, add(p, lines, func(f map[string]float64) float64 { return f["ns/candidate"] })
+}
+
+// ratios is how many times native the modules are. Extism is thousands of times
+// off it, and left out.
+func ratios(lines []line) (*plot.Plot, error) {
+	p := panel(lines, "times native")
+	p.Y.Min, p.Y.Max = 0, 9
+	err := add(p, lines, func(f map[string]float64) float64 {
+		if f["x-native"] > 100 {
+			return 0
+		}
+		return f["x-native"]
+	})
+	return p, err
+}
+
+func panel(lines []line, label string) *plot.Plot {
 	p := plot.New()
-	p.Title.Text = "One decision by kv-aware"
-	p.X.Label.Text, p.Y.Label.Text = "candidates", "CPU time a candidate, ns"
-	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
+	p.X.Label.Text, p.Y.Label.Text = "candidates", label
+	p.X.Scale = plot.LogScale{}
 	var ticks plot.ConstantTicks
 	for _, l := range lines {
 		ticks = append(ticks, plot.Tick{Value: float64(l.candidates), Label: fmt.Sprint(l.candidates)})
 	}
-	p.X.Tick.Marker, p.Y.Tick.Marker = ticks, plot.LogTicks{Prec: -1}
-	p.Y.Min, p.Y.Max = 10, 1e6
-	p.Legend.Top = true
+	p.X.Tick.Marker = ticks
+	p.Legend.Top, p.Legend.Padding = true, 2
 	p.Add(plotter.NewGrid())
+	return p
+}
+
+// add draws a curve a form; one without values is left out.
+func add(p *plot.Plot, lines []line, value func(map[string]float64) float64) error {
 	for _, c := range curves() {
 		var points plotter.XYs
 		for _, l := range lines {
-			if f, ok := l.Figures[c.key]; ok {
-				points = append(points, plotter.XY{X: float64(l.candidates), Y: f["ns/candidate"]})
+			if v := value(l.Figures[c.key]); v > 0 {
+				points = append(points, plotter.XY{X: float64(l.candidates), Y: v})
 			}
 		}
 		if len(points) == 0 {
@@ -72,7 +111,7 @@ func chart(lines []line) (*plot.Plot, error) {
 		}
 		stroke, dots, err := plotter.NewLinePoints(points)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		stroke.Color, stroke.Width, dots.Color, dots.Shape = c.color, vg.Points(1.5), c.color, draw.CircleGlyph{}
 		if c.dashed {
@@ -81,5 +120,5 @@ func chart(lines []line) (*plot.Plot, error) {
 		p.Add(stroke, dots)
 		p.Legend.Add(c.label, stroke, dots)
 	}
-	return p, nil
+	return nil
 }
