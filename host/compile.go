@@ -12,6 +12,7 @@ import (
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 
+	"github.com/routerd/routerd/host/meter"
 	"github.com/routerd/routerd/plugins/abi"
 )
 
@@ -51,8 +52,13 @@ func (InProcess) Compile(ctx context.Context, original, rewritten []byte, dir st
 const features = api.CoreFeaturesV2
 
 // validate has the engine decode and validate a module without compiling it to
-// native code.
+// native code. Custom sections are kept from it: nothing executes them, and a name
+// section that claims what it does not hold would cost it gigabytes.
 func validate(ctx context.Context, module []byte) (err error) {
+	module, err = meter.WithoutCustom(module)
+	if err != nil {
+		return err
+	}
 	rt := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigInterpreter().
 		WithCoreFeatures(features).WithDebugInfoEnabled(false))
 	defer func() { err = errors.Join(err, rt.Close(ctx)) }()
