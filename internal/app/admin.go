@@ -49,6 +49,7 @@ type adminParts struct {
 	fx.In
 
 	Modules   *library.Library
+	Runtime   *host.Runtime
 	Policies  *host.PolicySource
 	Workers   *catalog.Reconciler
 	Tokenizer *prompt.Tokenizer
@@ -73,6 +74,7 @@ func newAdmin(p adminParts) (*admin.Server, error) {
 	return admin.New(ac, admin.Parts{
 		Modules: p.Modules, Policies: p.Policies, Workers: workerList{p.Workers, p.Tokenizer}, WorkerSource: p.Source, Partitions: p.Core,
 		Kv: p.Caches, Decisions: p.Core.Decisions(), Metrics: p.Gatherer, Config: p.Reloads, Ready: p.Readiness.check,
+		Limits: p.Runtime.Limits,
 	}, p.Log.With("component", "admin"))
 }
 
