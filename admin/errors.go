@@ -134,6 +134,7 @@ func classified(err error) *failure {
 		{host.ErrNoPolicy, CodeNotFound, ""},
 		{host.ErrNoRevision, CodeNotFound, ""},
 		{host.ErrNoHistory, CodeConflict, "no_history"},
+		{host.ErrPolicyInUse, CodeConflict, "in_use"},
 		{host.ErrNoRollout, CodeConflict, "no_rollout"},
 		{host.ErrNoActive, CodeConflict, "no_active"},
 		{api.ErrNotFound, CodeNotFound, ""},

@@ -40,6 +40,7 @@ func TestEachErrorHasItsCode(t *testing.T) {
 		{store.ErrTooLarge, 413, admin.CodeTooLarge, admin.Details{Step: "size"}},
 		{store.ErrDigest, 422, "E_DIGEST", admin.Details{Step: "digest"}},
 		{store.ErrInUse, 409, admin.CodeConflict, admin.Details{Step: "in_use"}},
+		{host.ErrPolicyInUse, 409, admin.CodeConflict, admin.Details{Step: "in_use"}},
 		{host.ErrNoPolicy, 404, admin.CodeNotFound, admin.Details{}},
 		{host.ErrNoRevision, 404, admin.CodeNotFound, admin.Details{}},
 		{host.ErrNoHistory, 409, admin.CodeConflict, admin.Details{Step: "no_history"}},

@@ -171,6 +171,23 @@ func (s *Server) listPolicies(_ context.Context, x *exchange) error {
 	return x.reply(fasthttp.StatusOK, out)
 }
 
+func (s *Server) deletePolicy(ctx context.Context, x *exchange) error {
+	why, err := x.because()
+	if err != nil {
+		return err
+	}
+	p, err := s.parts.Policies.Show(x.name)
+	if err != nil {
+		return err
+	}
+	x.digest = digestsOf(&p, p.Active)
+	if err := s.parts.Policies.Remove(ctx, x.name, byAPI, why); err != nil {
+		return err
+	}
+	x.rc.SetStatusCode(fasthttp.StatusNoContent)
+	return nil
+}
+
 func (s *Server) showPolicy(_ context.Context, x *exchange) error {
 	p, err := s.parts.Policies.Show(x.name)
 	if err != nil {

@@ -59,6 +59,13 @@ func (s *Server) putPolicy(ctx context.Context, x *exchange) error {
 	if x.query.Has("decisions") && !dry {
 		return invalid("query parameter decisions", "goes with dry_run", "")
 	}
+	if x.query.Has("reason") && dry {
+		return invalid("query parameter reason", "does not go with dry_run, which keeps nothing", "")
+	}
+	why, err := x.because()
+	if err != nil {
+		return err
+	}
 	body := bytes.Clone(x.rc.Request.Body()) // the specification keeps parts of it
 	if err := checkObject(body, nil); err != nil {
 		return err
@@ -70,7 +77,7 @@ func (s *Server) putPolicy(ctx context.Context, x *exchange) error {
 	if dry {
 		return s.tryPolicy(ctx, x, spec, tried)
 	}
-	info, created, err := s.parts.Policies.Put(ctx, x.name, spec, byAPI)
+	info, created, err := s.parts.Policies.Put(ctx, x.name, spec, byAPI, why)
 	if err != nil {
 		return ofBody(err)
 	}

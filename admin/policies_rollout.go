@@ -8,25 +8,31 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/host"
 )
 
 type activateBody struct {
-	Revision int `json:"revision"`
+	Revision int    `json:"revision"`
+	Reason   string `json:"reason,omitempty"`
 }
 
 type rollbackBody struct {
-	To int `json:"to,omitempty"`
+	To     int    `json:"to,omitempty"`
+	Reason string `json:"reason,omitempty"`
 }
 
-// promoteBody has no fields: what is promoted is what runs.
-type promoteBody struct{}
+// promoteBody names no revision: what is promoted is what runs.
+type promoteBody struct {
+	Reason string `json:"reason,omitempty"`
+}
 
 // shadowBody sets the shadow; revision 0 ends it.
 type shadowBody struct {
 	Revision *int     `json:"revision"`
 	Sample   *float64 `json:"sample,omitempty"` // 1 unless given
+	Reason   string   `json:"reason,omitempty"`
 }
 
 // canaryBody sets the canary; revision 0 ends it.
@@ -35,11 +41,13 @@ type canaryBody struct {
 	Percent  *float64    `json:"percent,omitempty"` // may be missing beside a header, and is 0 then
 	By       string      `json:"by,omitempty"`
 	Header   *headerRule `json:"header,omitempty"`
+	Reason   string      `json:"reason,omitempty"`
 }
 
 type activeAnswer struct {
-	Active   int `json:"active"`
-	Previous int `json:"previous"`
+	Active   int              `json:"active"`
+	Previous int              `json:"previous"`
+	Warnings []policy.Warning `json:"warnings,omitempty"` // of a revision that decides now and has tripped before
 }
 
 // rolloutAnswer is what runs beside the active revision after a change.
@@ -57,8 +65,9 @@ func (s *Server) activatePolicy(ctx context.Context, x *exchange) error {
 	if in.Revision < 1 {
 		return invalid("revision", "is missing or below 1", "the number of a kept revision")
 	}
-	active, previous, err := s.parts.Policies.Activate(ctx, x.name, in.Revision, byAPI)
-	return s.activated(x, active, previous, err)
+	return s.activates(x, in.Reason, func(why host.Because) (int, int, error) {
+		return s.parts.Policies.Activate(ctx, x.name, in.Revision, byAPI, why)
+	})
 }
 
 func (s *Server) rollbackPolicy(ctx context.Context, x *exchange) error {
@@ -69,16 +78,19 @@ func (s *Server) rollbackPolicy(ctx context.Context, x *exchange) error {
 	if in.To < 0 {
 		return invalid("to", "is below 1", "the number of a kept revision")
 	}
-	active, previous, err := s.parts.Policies.Rollback(ctx, x.name, in.To, byAPI)
-	return s.activated(x, active, previous, err)
+	return s.activates(x, in.Reason, func(why host.Because) (int, int, error) {
+		return s.parts.Policies.Rollback(ctx, x.name, in.To, byAPI, why)
+	})
 }
 
 func (s *Server) promotePolicy(ctx context.Context, x *exchange) error {
-	if err := decodeOptional(x.rc.Request.Body(), &promoteBody{}); err != nil {
+	var in promoteBody
+	if err := decodeOptional(x.rc.Request.Body(), &in); err != nil {
 		return err
 	}
-	active, previous, err := s.parts.Policies.Promote(ctx, x.name, byAPI)
-	return s.activated(x, active, previous, err)
+	return s.activates(x, in.Reason, func(why host.Because) (int, int, error) {
+		return s.parts.Policies.Promote(ctx, x.name, byAPI, why)
+	})
 }
 
 // decodeOptional is decodeStrict for a body that may be empty.
@@ -89,15 +101,27 @@ func decodeOptional(body []byte, into any) error {
 	return decodeStrict(body, into)
 }
 
-// activated answers a change of the active revision.
-func (s *Server) activated(x *exchange, active, previous int, err error) error {
+// activates makes a change of the active revision and answers it.
+func (s *Server) activates(x *exchange, reason string, change func(host.Because) (active, previous int, err error)) error {
+	why, err := because("reason", reason)
 	if err != nil {
 		return err
 	}
-	if p, err := s.parts.Policies.Show(x.name); err == nil {
-		x.digest = digestsOf(&p, active)
+	before, err := s.parts.Policies.Show(x.name)
+	if err != nil {
+		return err
 	}
-	return x.reply(fasthttp.StatusOK, activeAnswer{active, previous})
+	out := activeAnswer{}
+	if out.Active, out.Previous, err = change(why); err != nil {
+		return err
+	}
+	if p, err := s.parts.Policies.Show(x.name); err == nil {
+		x.digest = digestsOf(&p, out.Active)
+		if out.Active != before.Active {
+			out.Warnings = trippedBefore(&p, out.Active)
+		}
+	}
+	return x.reply(fasthttp.StatusOK, out)
 }
 
 func (s *Server) shadowPolicy(ctx context.Context, x *exchange) error {
@@ -116,8 +140,12 @@ func (s *Server) shadowPolicy(ctx context.Context, x *exchange) error {
 			return invalid("sample", "goes with a revision", "nothing beside revision 0")
 		}
 	}
-	_, err = s.parts.Policies.SetShadow(ctx, x.name, spec, byAPI)
-	return s.rolled(x, spec.Revision, err)
+	why, err := because("reason", in.Reason)
+	if err != nil {
+		return err
+	}
+	_, err = s.parts.Policies.SetShadow(ctx, x.name, spec, byAPI, why)
+	return s.rolled(x, spec.Revision, nil, err)
 }
 
 func (s *Server) canaryPolicy(ctx context.Context, x *exchange) error {
@@ -132,7 +160,11 @@ func (s *Server) canaryPolicy(ctx context.Context, x *exchange) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.parts.Policies.SetCanary(ctx, x.name, spec, byAPI)
+	why, err := because("reason", in.Reason)
+	if err != nil {
+		return err
+	}
+	_, err = s.parts.Policies.SetCanary(ctx, x.name, spec, byAPI, why)
 	if f, ok := errors.AsType[*fleet.FieldError](err); ok && in.Header != nil {
 		switch f.Field { // as the body has them
 		case "header":
@@ -141,7 +173,7 @@ func (s *Server) canaryPolicy(ctx context.Context, x *exchange) error {
 			f.Field = "header.value"
 		}
 	}
-	return s.rolled(x, spec.Revision, err)
+	return s.rolled(x, spec.Revision, trippedBefore, err)
 }
 
 func (in *canaryBody) spec() (spec host.CanarySpec, err error) {
@@ -195,8 +227,9 @@ func beside(revision *int) (int, error) {
 	return *revision, nil
 }
 
-// rolled answers a change of what runs beside the active revision.
-func (s *Server) rolled(x *exchange, revision int, err error) error {
+// rolled answers a change of what runs beside the active revision; warn, where
+// it is not nil, is asked about the revision.
+func (s *Server) rolled(x *exchange, revision int, warn func(*host.PolicyInfo, int) []policy.Warning, err error) error {
 	if err != nil {
 		return err
 	}
@@ -206,7 +239,11 @@ func (s *Server) rolled(x *exchange, revision int, err error) error {
 	}
 	x.digest = digestsOf(&p, revision)
 	v := viewPolicy(&p)
-	return x.reply(fasthttp.StatusOK, rolloutAnswer{activeAnswer{v.Active, v.Previous}, v.Canary, v.Shadow})
+	out := rolloutAnswer{activeAnswer{Active: v.Active, Previous: v.Previous}, v.Canary, v.Shadow}
+	if warn != nil {
+		out.Warnings = warn(&p, revision)
+	}
+	return x.reply(fasthttp.StatusOK, out)
 }
 
 // digestsOf are those of a revision, for the audit line.

@@ -44,7 +44,7 @@ type held struct {
 	running chan struct{}
 }
 
-func (h held) Put(ctx context.Context, _ string, _ policy.Spec, _ string) (host.RevisionInfo, bool, error) {
+func (h held) Put(ctx context.Context, _ string, _ policy.Spec, _ string, _ ...host.Because) (host.RevisionInfo, bool, error) {
 	close(h.running)
 	<-ctx.Done()
 	return host.RevisionInfo{}, false, context.Cause(ctx)

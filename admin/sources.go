@@ -33,20 +33,26 @@ type ModuleViews interface {
 
 // Policies keeps policies with their revisions.
 type Policies interface {
-	Put(ctx context.Context, name string, spec policy.Spec, by string) (info host.RevisionInfo, created bool, err error)
-	List() []host.PolicyInfo
-	Show(name string) (host.PolicyInfo, error)
+	Put(ctx context.Context, name string, spec policy.Spec, by string, more ...host.Because) (info host.RevisionInfo, created bool, err error)
+	Remove(ctx context.Context, name, by string, more ...host.Because) error
+	PolicyViews
 	Rollouts
 	Trials
 }
 
+// PolicyViews shows the policies.
+type PolicyViews interface {
+	List() []host.PolicyInfo
+	Show(name string) (host.PolicyInfo, error)
+}
+
 // Rollouts choose the revision that decides, and those that run beside it.
 type Rollouts interface {
-	Activate(ctx context.Context, name string, number int, by string) (active, previous int, err error)
-	SetShadow(ctx context.Context, name string, spec host.ShadowSpec, by string) (host.Change, error)
-	SetCanary(ctx context.Context, name string, spec host.CanarySpec, by string) (host.Change, error)
-	Promote(ctx context.Context, name, by string) (active, previous int, err error)
-	Rollback(ctx context.Context, name string, to int, by string) (active, previous int, err error)
+	Activate(ctx context.Context, name string, number int, by string, more ...host.Because) (active, previous int, err error)
+	SetShadow(ctx context.Context, name string, spec host.ShadowSpec, by string, more ...host.Because) (host.Change, error)
+	SetCanary(ctx context.Context, name string, spec host.CanarySpec, by string, more ...host.Because) (host.Change, error)
+	Promote(ctx context.Context, name, by string, more ...host.Because) (active, previous int, err error)
+	Rollback(ctx context.Context, name string, to int, by string, more ...host.Because) (active, previous int, err error)
 }
 
 // Trials ask specifications and revisions about recorded requests; nothing

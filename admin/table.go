@@ -34,8 +34,9 @@ func moduleRoutes() []route {
 }
 
 func policyRoutes() []route {
-	const get, put, post = fasthttp.MethodGet, fasthttp.MethodPut, fasthttp.MethodPost
-	const ok, created = fasthttp.StatusOK, fasthttp.StatusCreated
+	const get, put, post, del = fasthttp.MethodGet, fasthttp.MethodPut, fasthttp.MethodPost, fasthttp.MethodDelete
+	const ok, created, none = fasthttp.StatusOK, fasthttp.StatusCreated, fasthttp.StatusNoContent
+
 	return []route{
 		{method: get, pattern: "/v1/policies", out: policyList{}, status: []int{ok}, handle: (*Server).listPolicies, doc: "Lists the policies by name, with their revisions but not their specifications."},
 		{
@@ -43,14 +44,19 @@ func policyRoutes() []route {
 			query: []param{
 				{"dry_run", "true keeps nothing and tries the specification on recorded decisions"},
 				{"decisions", "with dry_run: on how many of the last recorded decisions of the policy, or of all where it has no active revision, 0 to 1024; 256 unless given"},
+				{"reason", "why, for the history: at most 256 printable characters"},
 			},
 			doc: "Makes a revision: pins, compiles and self-tests every module. It decides nothing until activated. The same specification again is 200 and the same number. `warnings` tell what is allowed and probably not meant. " +
 				"The `trial` of a dry run compares its picks with those of the active revision, the `base`: `regret` is what they cost by the base's totals, `decisive` counts decisions that fall otherwise without the scorer, `lacking` names columns that were not recorded.",
 		},
 		{method: get, pattern: "/v1/policies/{name}", out: policyView{}, status: []int{ok}, handle: (*Server).showPolicy, doc: "Describes a policy with the specifications of its revisions, what runs beside the active one, the limits of its modules and its last 100 changes."},
 		{
+			method: del, pattern: "/v1/policies/{name}", query: []param{{"reason", "why, for the log: at most 256 printable characters"}}, status: []int{none}, handle: (*Server).deletePolicy,
+			doc: "Removes a policy with its revisions and its history. `default`, and one that `routing.rules`, `routing.default`, `models` or `policies` of the configuration name, is a `conflict` that says where, step `in_use`.",
+		},
+		{
 			method: post, pattern: "/v1/policies/{name}/activate", body: jsonBody, in: activateBody{}, out: activeAnswer{}, status: []int{ok}, handle: (*Server).activatePolicy,
-			doc: "Makes a kept revision the active one: no decision that starts after the answer uses another.",
+			doc: "Makes a kept revision the active one: no decision that starts after the answer uses another. In this body and those of the four below, `reason` (at most 256 printable characters) is why, for the history. `warnings` tell of a revision that decides now and has tripped before: it gets another chance.",
 		},
 		{
 			method: post, pattern: "/v1/policies/{name}/shadow", body: jsonBody, in: shadowBody{}, out: rolloutAnswer{}, status: []int{ok}, handle: (*Server).shadowPolicy,
@@ -67,7 +73,7 @@ func policyRoutes() []route {
 		},
 		{
 			method: post, pattern: "/v1/policies/{name}/rollback", body: jsonBody, in: rollbackBody{}, out: activeAnswer{}, status: []int{ok}, handle: (*Server).rollbackPolicy,
-			doc: "Ends the canary that runs; without one, or with `to`, activates the revision that was active before, or the kept revision `to`. The body may be empty. With nothing to go back to: `conflict`, step `no_history`.",
+			doc: "Ends the canary that runs; without one, or with `to`, activates the revision that was active before, or the kept revision `to`. The body may be empty. With nothing to go back to: `conflict`, step `no_history`. A revision that has tripped before is activated all the same, with a warning `tripped_before`.",
 		},
 	}
 }

@@ -15,6 +15,7 @@ type candidate struct {
 	s        *PolicySource
 	name     string
 	el       historyElement
+	why      string   // it is put
 	pins     []string // one for each module stage
 	pipeline *policy.Pipeline
 	heard    func(*policy.Revision) // with the revision that is made
@@ -83,11 +84,12 @@ func (c *candidate) revision(number int) *policy.Revision {
 // module is pinned, checked, compiled, set up and self-tested. created is false
 // when a kept revision has the same spec already; then it is returned. A
 // failure leaves everything as it was.
-func (s *PolicySource) Put(ctx context.Context, name string, spec policy.Spec, by string) (info RevisionInfo, created bool, err error) {
+func (s *PolicySource) Put(ctx context.Context, name string, spec policy.Spec, by string, more ...Because) (info RevisionInfo, created bool, err error) {
 	c, err := s.pin(name, spec, by)
 	if err != nil {
 		return RevisionInfo{}, false, err
 	}
+	c.why = whyOf("", more)
 	if info, ok := s.same(c); ok {
 		return info, false, c.discard()
 	}
@@ -132,7 +134,7 @@ func (s *PolicySource) keep(c *candidate) (info RevisionInfo, created bool, err 
 	}
 	next := n.history.copied()
 	number, dropped := next.add(c.el)
-	next.note(Change{At: c.el.At, Who: c.el.By, What: whatPut, Revision: number})
+	next.note(Change{At: c.el.At, Who: c.el.By, What: whatPut, Revision: number, Why: c.why})
 	if err := next.save(s.dir); err != nil {
 		return RevisionInfo{}, false, err
 	}

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
-	"time"
 
 	"github.com/routerd/routerd/core/policy"
 )
@@ -19,54 +17,12 @@ var (
 	ErrNoRollout = errors.New("neither a canary nor a shadow is running")
 )
 
-// What a change of a policy is called in its history.
-const (
-	whatPut       = "put"
-	whatActivate  = "activate"
-	whatSeed      = "seed"
-	whatRollback  = "rollback"
-	whatPromote   = "promote"
-	whatRetry     = "retry" // a tripped revision got another chance
-	whatCanary    = "canary"
-	whatCanaryEnd = "canary_end"
-	whatShadow    = "shadow"
-	whatShadowEnd = "shadow_end"
-	whatTrip      = "trip"
-	whatProbeOK   = "probe_ok" // a tripped revision is on probation
-)
-
-// keptChanges is how many changes a policy's history keeps.
-const keptChanges = 100
-
-// Change is one entry of a policy's history.
-type Change struct {
-	At  time.Time `json:"at"`
-	Who string    `json:"who"`
-	// What is put, activate, seed, rollback, promote, retry, canary, canary_end,
-	// shadow, shadow_end, trip or probe_ok.
-	What     string `json:"what"`
-	Revision int    `json:"revision"`           // that the change is about
-	Previous int    `json:"previous,omitempty"` // that it replaced or ended; 0 for none
-	Why      string `json:"why,omitempty"`
-}
-
-// note puts a change into the history.
-func (h *history) note(c Change) {
-	if c.At.IsZero() {
-		c.At = now()
-	}
-	h.Changes = append(slices.Clone(h.Changes), c)
-	if over := len(h.Changes) - keptChanges; over > 0 {
-		h.Changes = slices.Delete(h.Changes, 0, over)
-	}
-}
-
 // activation is a change of the active revision to be made.
 type activation struct {
-	name, what, by string
-	number         int
-	endCanary      bool
-	endShadow      bool
+	name, what, by, why string
+	number              int
+	endCanary           bool
+	endShadow           bool
 }
 
 // Activate makes a kept revision the active one and returns the numbers of the
@@ -74,27 +30,29 @@ type activation struct {
 // the old one. Activating the active revision again gives it another chance when
 // it has tripped or its fallback stands in for it, and else changes nothing. A
 // canary or a shadow of the revision ends; others go on beside the new one.
-func (s *PolicySource) Activate(ctx context.Context, name string, number int, by string) (active, previous int, err error) {
-	return s.activate(ctx, activation{name: name, number: number, what: whatActivate, by: by})
+func (s *PolicySource) Activate(ctx context.Context, name string, number int, by string, more ...Because) (active, previous int, err error) {
+	return s.activate(ctx, activation{name: name, number: number, what: whatActivate, by: by, why: whyOf("", more)})
 }
 
 // Rollback undoes: while a canary runs, it ends the canary and leaves the active
 // revision; else it activates the revision that was active before, so that the
 // rollback of a rollback goes forth again. With to not 0 it ends the canary and
 // activates that kept revision. What is activated is made anew, so one that had
-// tripped gets another chance. A shadow of another revision goes on.
+// tripped gets another chance: in an incident a rollback goes where it says, and
+// the guard stands behind it. Whoever asks for it is to be told by
+// PolicyInfo.LastTrip. A shadow of another revision goes on.
 // ErrNoHistory when there is nothing to go back to.
-func (s *PolicySource) Rollback(ctx context.Context, name string, to int, by string) (active, previous int, err error) {
-	to, done, err := s.goBack(name, to, by)
+func (s *PolicySource) Rollback(ctx context.Context, name string, to int, by string, more ...Because) (active, previous int, err error) {
+	to, done, err := s.goBack(name, to, by, more)
 	if err != nil || done {
 		return s.numbers(name, err)
 	}
-	return s.activate(ctx, activation{name: name, number: to, what: whatRollback, by: by, endCanary: true})
+	return s.activate(ctx, activation{name: name, number: to, what: whatRollback, by: by, why: whyOf("", more), endCanary: true})
 }
 
 // goBack finds the revision that a rollback activates; done when it was only
 // the canary that had to end.
-func (s *PolicySource) goBack(name string, to int, by string) (number int, done bool, err error) {
+func (s *PolicySource) goBack(name string, to int, by string, more []Because) (number int, done bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n, err := s.find(name)
@@ -103,7 +61,7 @@ func (s *PolicySource) goBack(name string, to int, by string) (number int, done 
 	}
 	h := &n.history
 	if c := h.Canary; c != nil && (to == 0 || to == h.Active) {
-		_, err := s.endCanary(n, Change{Who: by, What: whatRollback, Revision: h.Active, Previous: c.Revision, Why: "the canary was ended"})
+		_, err := s.endCanary(n, Change{Who: by, What: whatRollback, Revision: h.Active, Previous: c.Revision, Why: whyOf("the canary was ended", more)})
 		return h.Active, true, err
 	}
 	if to == 0 {
@@ -117,7 +75,7 @@ func (s *PolicySource) goBack(name string, to int, by string) (number int, done 
 
 // Promote makes the canary's revision, or else the shadow's, the active one; the
 // canary and the shadow end. ErrNoRollout when there is neither.
-func (s *PolicySource) Promote(ctx context.Context, name, by string) (active, previous int, err error) {
+func (s *PolicySource) Promote(ctx context.Context, name, by string, more ...Because) (active, previous int, err error) {
 	s.mu.Lock()
 	n, err := s.find(name)
 	number := 0
@@ -135,7 +93,7 @@ func (s *PolicySource) Promote(ctx context.Context, name, by string) (active, pr
 	if err != nil {
 		return 0, 0, err
 	}
-	return s.activate(ctx, activation{name: name, number: number, what: whatPromote, by: by, endCanary: true, endShadow: true})
+	return s.activate(ctx, activation{name: name, number: number, what: whatPromote, by: by, why: whyOf("", more), endCanary: true, endShadow: true})
 }
 
 // find returns a policy. s.mu is held.
@@ -217,7 +175,7 @@ func (s *PolicySource) retry(n *named, a activation) error {
 		return nil
 	}
 	next := n.history.copied()
-	next.note(Change{Who: a.by, What: whatRetry, Revision: a.number})
+	next.note(Change{Who: a.by, What: whatRetry, Revision: a.number, Why: a.why})
 	if err := s.commit(n, next); err != nil {
 		return err
 	}
@@ -246,7 +204,7 @@ func (s *PolicySource) switchTo(n *named, rev *policy.Revision, a activation) er
 	}
 	next := n.history.copied()
 	next.activate(a.number, a.by, now())
-	next.note(Change{Who: a.by, What: a.what, Revision: a.number, Previous: n.history.Active})
+	next.note(Change{Who: a.by, What: a.what, Revision: a.number, Previous: n.history.Active, Why: a.why})
 	if next.Canary != nil && (a.endCanary || next.Canary.Revision == a.number) {
 		next.Canary = nil
 	}
@@ -260,7 +218,7 @@ func (s *PolicySource) switchTo(n *named, rev *policy.Revision, a activation) er
 		return fmt.Errorf("activate policy %q revision %d: %w", a.name, a.number, err)
 	}
 	s.log.Info("policy activated", slog.String("policy", a.name), slog.Int("revision", a.number),
-		slog.Int("previous", next.Previous), slog.String("what", a.what), slog.String("by", a.by))
+		slog.Int("previous", next.Previous), slog.String("what", a.what), slog.String("by", a.by), slog.String("why", a.why))
 	return s.settle(n)
 }
 

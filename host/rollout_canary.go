@@ -78,7 +78,7 @@ func notHeader(r rune) bool {
 // making it again; another replaces it. Revision 0 ends the canary; without one
 // nothing changes and the Change is zero. A *fleet.FieldError for what is out of
 // range; ErrNoActive, ErrNoRevision, ErrNoPolicy.
-func (s *PolicySource) SetCanary(ctx context.Context, name string, spec CanarySpec, by string) (Change, error) {
+func (s *PolicySource) SetCanary(ctx context.Context, name string, spec CanarySpec, by string, more ...Because) (Change, error) {
 	if spec.Revision == 0 {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -86,13 +86,14 @@ func (s *PolicySource) SetCanary(ctx context.Context, name string, spec CanarySp
 		if err != nil || n.history.Canary == nil {
 			return Change{}, err
 		}
-		return s.endCanary(n, Change{Who: by, What: whatCanaryEnd, Revision: n.history.Canary.Revision})
+		return s.endCanary(n, Change{Who: by, What: whatCanaryEnd, Revision: n.history.Canary.Revision, Why: whyOf("", more)})
 	}
 	if err := spec.normalise(); err != nil {
 		return Change{}, err
 	}
 	info := &CanaryInfo{CanarySpec: spec, Since: now(), Who: by}
-	change, el, err := s.setCanary(name, info, nil)
+	why := whyOf(spec.describe(), more)
+	change, el, err := s.setCanary(name, info, why, nil)
 	if err != nil || el == nil {
 		return change, err
 	}
@@ -100,14 +101,14 @@ func (s *PolicySource) SetCanary(ctx context.Context, name string, spec CanarySp
 	if err != nil {
 		return Change{}, fmt.Errorf("policy %q canary %d: %w", name, spec.Revision, err)
 	}
-	change, _, err = s.setCanary(name, info, rev)
+	change, _, err = s.setCanary(name, info, why, rev)
 	return change, err
 }
 
 // setCanary writes a canary down and publishes it, its revision made in rev
 // where it had to be; else, when it has to be, what it is to be made from is
 // returned. It owns rev.
-func (s *PolicySource) setCanary(name string, info *CanaryInfo, rev *policy.Revision) (Change, *historyElement, error) {
+func (s *PolicySource) setCanary(name string, info *CanaryInfo, why string, rev *policy.Revision) (Change, *historyElement, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	spare := rev
@@ -132,7 +133,7 @@ func (s *PolicySource) setCanary(name string, info *CanaryInfo, rev *policy.Revi
 		return Change{}, &kept, nil
 	}
 	next := n.history.copied()
-	change := Change{At: info.Since, Who: info.Who, What: whatCanary, Revision: info.Revision, Why: info.describe()}
+	change := Change{At: info.Since, Who: info.Who, What: whatCanary, Revision: info.Revision, Why: why}
 	if c := next.Canary; c != nil && c.Revision != info.Revision {
 		change.Previous = c.Revision
 	} else if c != nil {

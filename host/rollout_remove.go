@@ -22,7 +22,7 @@ var ErrPolicyInUse = errors.New("the policy is in use")
 // rules, models or seeds of the configuration name are not removed:
 // ErrPolicyInUse, with the key. Whoever still holds the policy's handle decides by
 // the built-in default.
-func (s *PolicySource) Remove(_ context.Context, name, by string) error {
+func (s *PolicySource) Remove(_ context.Context, name, by string, more ...Because) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n, err := s.find(name)
@@ -35,7 +35,7 @@ func (s *PolicySource) Remove(_ context.Context, name, by string) error {
 	if err := durable.Remove(filepath.Join(s.dir, name+".json")); err != nil {
 		return fmt.Errorf("remove policy %q: %w", name, err)
 	}
-	s.log.Info("policy removed", slog.String("policy", name), slog.Int("active", n.history.Active), slog.String("by", by))
+	s.log.Info("policy removed", slog.String("policy", name), slog.Int("active", n.history.Active), slog.String("by", by), slog.String("why", whyOf("", more)))
 	errs := []error{s.dropCanary(n), s.dropShadow(n)}
 	handles := maps.Clone(*s.handles.Load())
 	h, published := handles[name]

@@ -101,13 +101,15 @@ func (s *PolicySource) noteTrips() {
 }
 
 // noteTrip ends the canary that has tripped; of the active revision it notes
-// that its fallback decides.
+// that its fallback decides, and of one that was replaced meanwhile that it has
+// tripped.
 func (s *PolicySource) noteTrip(t trip) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := s.policies[t.rev.Name()]
-	if s.closed || n == nil || !t.distrusted && t.rev.State() != policy.Tripped {
-		return nil
+	state := t.rev.State()
+	if s.closed || n == nil || !t.distrusted && state != policy.Tripped && state != policy.Retired {
+		return nil // an operator gave it another chance
 	}
 	why := fmt.Sprintf("stage %s: %s (%s)", clip(t.fault.Stage, maxWhy/2), t.fault.Code, t.fault.Reason)
 	if n.shadow != nil && n.shadow.rev == t.rev {
@@ -123,9 +125,21 @@ func (s *PolicySource) noteTrip(t trip) error {
 			return s.replaceDistrusted(n, why)
 		}
 		s.log.Warn("policy tripped: its fallback decides", slog.String("policy", n.history.Name), slog.Int("revision", t.rev.Number()), slog.String("why", why))
-		next := n.history.copied()
-		next.note(Change{Who: byGuard, What: whatTrip, Revision: t.rev.Number(), Why: why})
-		return s.commit(n, next)
+		return s.noteOnly(n, t.rev, why)
 	}
-	return nil
+	// Whoever rolled back was quicker: the next rollback is to know all the same.
+	if el := n.history.find(t.rev.Number()); el == nil || specDigest(el.Spec) != specDigest(t.rev.Spec()) {
+		return nil // of an earlier policy of this name
+	}
+	if old, ok := lastTrip(n.history.Changes, t.rev.Number()); ok && old.Why == why && t.distrusted {
+		return nil // audits of what has tripped say it again
+	}
+	return s.noteOnly(n, t.rev, why)
+}
+
+// noteOnly writes a trip into the history. s.mu is held.
+func (s *PolicySource) noteOnly(n *named, rev *policy.Revision, why string) error {
+	next := n.history.copied()
+	next.note(Change{Who: byGuard, What: whatTrip, Revision: rev.Number(), Why: why})
+	return s.commit(n, next)
 }

@@ -73,7 +73,7 @@ func (sh *shadow) report() ShadowReport {
 // counting; another replaces it. Revision 0 ends the shadow; without one nothing
 // changes and the Change is zero. A *fleet.FieldError for what is out of range;
 // ErrNoActive, ErrNoRevision, ErrNoPolicy.
-func (s *PolicySource) SetShadow(ctx context.Context, name string, spec ShadowSpec, by string) (Change, error) {
+func (s *PolicySource) SetShadow(ctx context.Context, name string, spec ShadowSpec, by string, more ...Because) (Change, error) {
 	if spec.Revision == 0 {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -81,13 +81,14 @@ func (s *PolicySource) SetShadow(ctx context.Context, name string, spec ShadowSp
 		if err != nil || n.history.Shadow == nil {
 			return Change{}, err
 		}
-		return s.endShadow(n, Change{Who: by})
+		return s.endShadow(n, Change{Who: by, Why: whyOf("", more)})
 	}
 	if math.IsNaN(spec.Sample) || spec.Sample <= 0 || spec.Sample > 1 {
 		return Change{}, &fleet.FieldError{Field: "sample", Value: strconv.FormatFloat(spec.Sample, 'g', -1, 64), Allowed: "above 0 to 1"}
 	}
 	info := &ShadowInfo{ShadowSpec: spec, Since: now(), Who: by}
-	change, el, err := s.setShadow(name, info, nil)
+	why := whyOf("sample "+strconv.FormatFloat(spec.Sample, 'g', -1, 64), more)
+	change, el, err := s.setShadow(name, info, why, nil)
 	if err != nil || el == nil {
 		return change, err
 	}
@@ -95,7 +96,7 @@ func (s *PolicySource) SetShadow(ctx context.Context, name string, spec ShadowSp
 	if err != nil {
 		return Change{}, fmt.Errorf("policy %q shadow %d: %w", name, spec.Revision, err)
 	}
-	change, el, err = s.setShadow(name, info, rev)
+	change, el, err = s.setShadow(name, info, why, rev)
 	if err != nil || el != nil {
 		rev.Retire()
 	}
@@ -110,7 +111,7 @@ func (s *PolicySource) buildShadow(ctx context.Context, name string, el *history
 
 // setShadow writes a shadow down and starts it with rev; with a nil rev it
 // returns what the revision is to be made from, unless it runs already.
-func (s *PolicySource) setShadow(name string, info *ShadowInfo, rev *policy.Revision) (Change, *historyElement, error) {
+func (s *PolicySource) setShadow(name string, info *ShadowInfo, why string, rev *policy.Revision) (Change, *historyElement, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n, el, err := s.beside(name, info.Revision)
@@ -123,10 +124,7 @@ func (s *PolicySource) setShadow(name string, info *ShadowInfo, rev *policy.Revi
 		return Change{}, &kept, nil
 	}
 	next := n.history.copied()
-	change := Change{
-		At: info.Since, Who: info.Who, What: whatShadow, Revision: info.Revision,
-		Why: "sample " + strconv.FormatFloat(info.Sample, 'g', -1, 64),
-	}
+	change := Change{At: info.Since, Who: info.Who, What: whatShadow, Revision: info.Revision, Why: why}
 	if old := next.Shadow; running {
 		info.Since = old.Since
 	} else if old != nil {
