@@ -107,3 +107,26 @@ func TestPackNamesWhatIsWrong(t *testing.T) {
 		t.Errorf("no module: got %v", err)
 	}
 }
+
+func TestEveryKindIsMeasured(t *testing.T) {
+	plain := wasmtest.Guest{Manifest: "-", Kinds: []string{"filter", "lora-scorer", "picker", "policy"}}.Bytes()
+	text := strings.Replace(manifest, `["scorer"]`, `["filter","lora-scorer","picker","policy"]`, 1)
+	wasm, report, err := pack.Pack(context.Background(), plain, []byte(text), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rt, err := host.New(host.DefaultConfig(), slog.New(slog.DiscardHandler), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close()
+	for _, kind := range []abi.Kind{abi.KindFilter, abi.KindLoraScorer, abi.KindPicker, abi.KindPolicy} {
+		s, err := rt.Stage(context.Background(), kind, "module:packed", wasm, report.Digest, nil)
+		if err != nil {
+			t.Fatalf("%s: %v", kind, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
