@@ -16,6 +16,7 @@ type walker struct {
 	index  uint32 // original function index, for messages
 	groups []localGroup
 	locals uint32 // parameters + declared locals
+	loops  int    // so far
 	open   []byte // opBlock, opLoop, opIf or opElse for each open block, the body itself first (opBlock)
 	in     instr
 	hasLen bool
@@ -26,7 +27,7 @@ func (w *walker) begin(i int) {
 	b := &w.m.bodies[i]
 	w.index = uint32(len(w.m.Imports) + i)
 	w.r = reader{b: b.code, base: b.offset, step: StepBodies}
-	w.groups, w.hasLen = w.groups[:0], false
+	w.groups, w.hasLen, w.loops = w.groups[:0], false, 0
 	w.open = append(w.open[:0], opBlock)
 	declared := uint64(0)
 	for range w.r.count(w.m.limits.BodyBytes, "local declarations") {
@@ -76,6 +77,7 @@ func (w *walker) structure() {
 			return
 		}
 		w.open = append(w.open, w.in.op)
+		w.countLoop()
 	case opElse:
 		if w.open[top] != opIf {
 			w.fault("else outside an if", "an else that belongs to an if")
@@ -84,6 +86,15 @@ func (w *walker) structure() {
 		w.open[top] = opElse
 	case opEnd:
 		w.open = w.open[:top]
+	}
+}
+
+func (w *walker) countLoop() {
+	if w.in.op != opLoop {
+		return
+	}
+	if w.loops++; w.loops > w.m.limits.Loops {
+		w.r.over(fmt.Sprintf("loops of function %d", w.index), uint64(w.loops), w.m.limits.Loops)
 	}
 }
 

@@ -51,6 +51,12 @@
 //   - Data segments: up to 100,000 before neighbours are joined (ABI: 1,024), which the Go linker needs.
 //   - ref.func stands in element segments and global initialisers only: a body that executes it makes the engine
 //     keep a new reference each time.
+//   - Loops of one function: 1,024. Engines take time by their square: 8,000 empty ones take over 10 s to compile.
+//     Other instructions that split a function (16,000 br_if fit in 64 KiB) are left to the compiler's CPU limit.
+//   - Active data and element segments that do not fit are refused by the section walk as E_INIT_TRAP, since core 2.0
+//     traps for them at instantiation. Nothing is imported that an offset could hang on, so it is always known. The
+//     engine would leave out such elements, and all segments of elements behind them, and go on.
+//   - What the engine validates is the original without its custom sections (WithoutCustom).
 //   - Parameters and results of all types together: 16,384. Bodies after the rewrite: 32 MiB.
 //   - The entry price (1 + body bytes / 16) does not bound the native stack: what lives across a call can take
 //     a hundred times the body's bytes, whatever the body says (a call of 2 bytes has 16 results of 16 bytes).

@@ -10,6 +10,7 @@ const (
 	CodeImport   = "E_IMPORT"
 	CodeExport   = "E_EXPORT"
 	CodeManifest = "E_MANIFEST"
+	CodeInitTrap = "E_INIT_TRAP" // an active segment that does not fit
 )
 
 // Steps at which a module can be refused.
@@ -25,7 +26,7 @@ const maxItem = 200
 
 // Error says why a module was refused. Every error of this package is an *Error.
 type Error struct {
-	Code    string // one of ABI §9: E_SIZE, E_PARSE, E_LIMIT, E_IMPORT, E_EXPORT, E_MANIFEST
+	Code    string // one of ABI §9: E_SIZE, E_PARSE, E_LIMIT, E_IMPORT, E_EXPORT, E_MANIFEST, E_INIT_TRAP
 	Step    string // where in the load pipeline, e.g. "section walk"
 	Item    string // the offending thing with its value, at most 200 bytes, guest text quoted
 	Allowed string // what would have been accepted

@@ -56,6 +56,7 @@ func Stats(m *Module) map[string]int {
 		s["locals bytes"] += declared * 8
 		for w.next() {
 			up("nesting", len(w.open)-1)
+			up("loops", w.loops)
 			up("br_table", len(w.in.labels))
 		}
 	}

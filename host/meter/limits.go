@@ -19,6 +19,7 @@ type Limits struct {
 	LocalsPerFunction int // locals that one function declares
 	LocalsBytes       int // sum over functions of declared locals × 8
 	Nesting           int // blocks open at once inside one body
+	Loops             int // loops of one function: compilers take time by their square
 	BrTable           int // labels of one br_table, default not counted
 	Globals           int // globals defined in the module
 	TableEntries      int // minimum and maximum of the table
@@ -48,6 +49,7 @@ func DefaultLimits() Limits {
 		LocalsPerFunction: 1024,
 		LocalsBytes:       4 << 20,
 		Nesting:           1024,
+		Loops:             1024, // Go's compiler makes at most 3, a C guest with vectors had 11; 8,000 take over 10 s to compile
 		BrTable:           2048,
 		Globals:           1024,
 		TableEntries:      65_536,

@@ -115,6 +115,11 @@ var limitCases = []struct {
 	{"nesting", 1024, func(n int) []byte {
 		return void(nil, repeat(n, 0x02, 0x40), repeat(n, 0x0b)).bytes()
 	}, meter.CodeLimit, meter.StepBodies, "nesting in function 0"},
+	{"loops", 1024, func(n int) []byte {
+		b := void(nil, repeat(n/2, 0x03, 0x40, 0x0b), repeat(n-n/2, 0x03, 0x40), repeat(n-n/2, 0x0b))
+		b.fn(0, nil, 0x03, 0x40, 0x0b) // of a function each
+		return b.bytes()
+	}, meter.CodeLimit, meter.StepBodies, "loops of function 0"},
 	{"br_table", 2048, func(n int) []byte {
 		return void(nil, i32c(0), 0x0e, uleb(uint64(n)), repeat(n, 0), 0).bytes()
 	}, meter.CodeLimit, meter.StepBodies, "br_table"},

@@ -10,6 +10,10 @@ func (d *decoder) elementSection(r *reader) {
 			return
 		}
 		entries += len(e.entries)
+		if e.mode == modeActive {
+			item := fmt.Sprintf("active element segment %d", len(d.m.elements))
+			d.fits(r, item, e.offset, len(e.entries), uint64(d.m.tables[0].min), "table")
+		}
 		d.m.elements = append(d.m.elements, e)
 	}
 }
@@ -80,6 +84,10 @@ func (d *decoder) dataSection(r *reader) {
 		if r.err != nil {
 			return
 		}
+		if s.mode == modeActive {
+			item := fmt.Sprintf("active data segment %d", len(d.m.data))
+			d.fits(r, item, s.offset, len(s.bytes), uint64(d.m.MemoryMin)<<16, "memory")
+		}
 		d.m.data = append(d.m.data, s)
 	}
 }
@@ -108,4 +116,19 @@ func (d *decoder) dataSegment(r *reader) dataSegment {
 	}
 	s.bytes = r.take(n, "data segment")
 	return s
+}
+
+// fits refuses an active segment that core 2.0 would trap for at instantiation: memory and table then have their minimum,
+// and no global is imported, so the offset is known here. An engine may leave such elements out and go on. An
+// offset of another type is the engine's to refuse.
+func (d *decoder) fits(r *reader, item string, offset constExpr, n int, room uint64, into string) {
+	for offset.op == opGlobalGet { // of an earlier global each time
+		offset = d.m.globals[offset.a].init
+	}
+	if offset.op != opI32Const || r.err != nil {
+		return
+	}
+	if at := uint64(uint32(offset.lo)); at+uint64(n) > room {
+		r.fail(CodeInitTrap, fmt.Sprintf("%s: %d at %d", item, n, at), fmt.Sprintf("inside the %s of %d at instantiation", into, room))
+	}
 }

@@ -1,5 +1,5 @@
-// Package smith makes WebAssembly modules for tests: valid ones at random, to run a module and its rewritten form
-// side by side, and hostile ones, to see where each is refused.
+// Package smith makes valid WebAssembly modules at random for tests, to run a module and its rewritten form side by
+// side. Hostile ones, to see where each is refused, are made by the package hostiletest below it.
 //
 //	rnd := rand.New(rand.NewPCG(seed, 0))
 //	wasm := smith.Module(rnd, smith.DefaultOptions())
@@ -9,7 +9,8 @@
 // Module draws from all of core 2.0 with SIMD but ref.func inside bodies, which hosts may refuse. Equal draws give
 // equal bytes. What a module does depends on its bytes, the arguments and the imports alone: every float result whose
 // NaN bits an engine may choose is made canonical, no growth depends on the machine within the module's maxima, and
-// a countdown ends every call. Exports:
+// a countdown ends every call. Active segments fit, so a module can always be instantiated unless its start function
+// ends it. Exports:
 //
 //   - "f0", "f1", …: functions of any type
 //   - "memory"; "steps", the countdown: a mutable i32 to set before each call (Options.Steps is its first value).

@@ -66,7 +66,7 @@ func (m *module) layOutTable() {
 			s.entries = append(s.entries, entry)
 		}
 		if s.offset = int32(m.rnd.IntN(1 + int(m.entries) - len(s.entries))); m.chance(2) {
-			s.offset = int32(m.entries) // instantiation traps where it has entries
+			s.offset = int32(m.entries) - int32(len(s.entries)) // up to the end
 		}
 		m.elements = append(m.elements, s)
 	}
@@ -88,7 +88,7 @@ func (m *module) layOutMemory() {
 			at = int32(m.rnd.IntN(65_000))
 		}
 		if m.chance(2) {
-			s.offset = int32(m.pages)<<16 - int32(m.rnd.IntN(20))
+			s.offset = int32(m.pages)<<16 - int32(len(s.bytes)+m.rnd.IntN(20)) // up to the end or nearly
 		}
 		m.data = append(m.data, s)
 	}

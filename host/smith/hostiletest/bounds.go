@@ -137,6 +137,9 @@ func bodyBounds(limit limitOf) []Bound {
 		limit("nesting", 1024, 20_000, stepBodies, func(n int) []byte {
 			return appendVoid(plainGuest(), 1, asm.Cat([]byte{0}, bytes.Repeat([]byte{0x02, 0x40}, n), bytes.Repeat([]byte{0x0b}, n+1))...)
 		}),
+		limit("loops", 1024, 20_000, stepBodies, func(n int) []byte {
+			return appendVoid(plainGuest(), 1, asm.Cat([]byte{0}, bytes.Repeat([]byte{0x03, 0x40, 0x0b}, n), asm.Op(0x0b))...)
+		}),
 		limit("br_table", 2048, 30_000, stepBodies, func(n int) []byte {
 			return appendVoid(plainGuest(), 1, asm.Cat([]byte{0}, asm.I32(7), asm.Op(0x0e), asm.Uleb(uint64(n)), make([]byte, n+1), asm.Op(0x0b))...)
 		}),

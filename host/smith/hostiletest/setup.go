@@ -137,17 +137,28 @@ func configureAndBind(rnd *rand.Rand, _ [][]byte) Specimen {
 	return mustRefuse(name+" in "+step, g.Bytes(), step, refusal, "")
 }
 
-// activeSegments do not fit what they are for. Of elements the engine takes no
-// notice then: the table stays as it is, and nothing else may go wrong.
+// activeSegments do not fit what they are for, by a constant or by a global that
+// holds it.
 func activeSegments(rnd *rand.Rand, _ [][]byte) Specimen {
 	at := oneOf[int32](rnd, 4<<16, 4<<16-3, -1, 1<<31-1, -1<<31)
-	if rnd.IntN(2) == 0 {
-		b := asm.Guest{After: func(m *asm.Module) { m.Data(at, []byte("four")) }}.Bytes()
-		return mustRefuse(named("data at", int(at)), b, stepStart, initTrap, "")
-	}
+	refuse := func(name string, b []byte) Specimen { return mustRefuse(name, b, stepWalk, initTrap, name) }
 	size := between(rnd, 1, 100)
-	b := appendEntries(tabled(size), idElement, 1, asm.Cat(asm.Op(0), asm.I32(oneOf(rnd, int32(size), at)), asm.Op(0x0b, 1, 0))...)
-	return mustLoad(named("elements behind", size), b)
+	behind := oneOf(rnd, int32(size), at)
+	elements := func(offset asm.Code, b []byte) []byte {
+		return appendEntries(b, idElement, 1, asm.Cat(asm.Op(0), offset, asm.Op(0x0b, 1, 0))...)
+	}
+	switch rnd.IntN(4) {
+	case 0:
+		return refuse("active data segment", asm.Guest{After: func(m *asm.Module) { m.Data(at, []byte("four")) }}.Bytes())
+	case 1: // nothing at all, behind the end
+		return refuse("active data segment", asm.Guest{After: func(m *asm.Module) { m.Data(max(at, 4<<16+1), nil) }}.Bytes())
+	case 2:
+		b := tabled(size)
+		global := entryCount(b, idGlobal)
+		b = appendEntries(b, idGlobal, 1, asm.Cat(asm.Op(0x7f, 0), asm.I32(behind), asm.Op(0x0b))...)
+		return refuse("active element segment", elements(asm.GetGlobal(uint64(global)), b))
+	}
+	return refuse("active element segment", elements(asm.I32(behind), tabled(size)))
 }
 
 func selfTests(rnd *rand.Rand, _ [][]byte) Specimen {
