@@ -37,6 +37,7 @@ func TestMain(m *testing.M) {
 type router struct {
 	dir, url string
 	core     *core.SelectionCore
+	policies *host.PolicySource
 	changed  []string // by the next reload
 	refusal  error    // of it
 }
@@ -76,6 +77,7 @@ func start(t *testing.T) *router {
 	policies, err := host.OpenPolicySource(t.Context(), rt, modules, host.PolicyConfig{Dir: filepath.Join(r.dir, "policies")}, log)
 	must(err)
 	t.Cleanup(func() { _ = policies.Close() })
+	r.policies = policies
 	r.core = core.New(core.DefaultConfig(), core.SelectionHost{}, policies, core.NoIndex{}, log)
 	reconciler := catalog.New(r.core, nothing{}, nothing{}, log)
 	workers, err := api.Open(filepath.Join(r.dir, "workers.json"), reconciler)

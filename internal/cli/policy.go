@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/url"
 	"strconv"
@@ -39,13 +40,14 @@ type revision struct {
 }
 
 type active struct {
-	Active   int `json:"active"`
-	Previous int `json:"previous"`
+	Active   int       `json:"active"`
+	Previous int       `json:"previous"`
+	Warnings []warning `json:"warnings,omitempty"`
 }
 
 func policyCommand() *cobra.Command {
 	t := &target{}
-	return group("policy", "Make, try, activate and roll back policies of a running router", "  routerd policy apply default --use module:kv-aware --activate", t,
+	return group("policy", "Make, try, activate, roll back and remove policies of a running router", "  routerd policy apply default --use module:kv-aware --activate", t,
 		&cobra.Command{
 			Use: "list", Short: "List the policies", Example: "  routerd policy list", Args: cobra.NoArgs,
 			RunE: t.run(listPolicies),
@@ -55,20 +57,12 @@ func policyCommand() *cobra.Command {
 			RunE: t.run(showPolicy),
 		},
 		policyApply(t),
-		&cobra.Command{
-			Use: "activate NAME REVISION", Short: "Make a kept revision the active one", Example: "  routerd policy activate default 2", Args: cobra.ExactArgs(2),
-			RunE: t.run(func(ctx context.Context, c *call) error {
-				n, err := revisionNumber("REVISION", c.args[1])
-				if err != nil {
-					return err
-				}
-				return send(ctx, c, "POST", policyPath(c.args[0])+"/activate", map[string]int{"revision": n}, printActive)
-			}),
-		},
+		policyActivate(t),
 		policyShadow(t),
 		policyCanary(t),
 		policyPromote(t),
 		policyRollback(t),
+		policyRemove(t),
 	)
 }
 
@@ -85,6 +79,14 @@ func revisionNumber(what, text string) (int, error) {
 func printActive(w io.Writer, a active) {
 	row(w, "ACTIVE", "PREVIOUS")
 	row(w, a.Active, number(a.Previous))
+	printWarnings(w, a.Warnings)
+}
+
+// printWarnings prints a line for each.
+func printWarnings(w io.Writer, warnings []warning) {
+	for i := range warnings {
+		fmt.Fprintln(w, warnings[i].String())
+	}
 }
 
 // number is a revision's number, or nothing.

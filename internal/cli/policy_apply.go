@@ -25,7 +25,7 @@ type warning struct {
 }
 
 func policyApply(t *target) *cobra.Command {
-	var use, config string
+	var use, config, reason string
 	var activate, dry bool
 	var decisions int
 	cmd := &cobra.Command{
@@ -40,29 +40,32 @@ func policyApply(t *target) *cobra.Command {
 		switch {
 		case dry && activate:
 			return usage("--activate does not go with --dry-run")
+		case dry && reason != "":
+			return usage("--reason does not go with --dry-run, which keeps nothing")
 		case dry:
 			return c.try(ctx, spec, decisions)
 		case cmd.Flags().Changed("decisions"):
 			return usage("--decisions goes with --dry-run")
 		}
-		return c.apply(ctx, spec, activate)
+		return c.apply(ctx, spec, reason, activate)
 	})
 	cmd.Flags().StringVar(&use, "use", "", "instead of a FILE: a single scorer, builtin:NAME or module:NAME")
 	cmd.Flags().StringVar(&config, "config", "", "with --use: the scorer's configuration (JSON)")
+	reasonFlag(cmd, &reason)
 	cmd.Flags().BoolVar(&activate, "activate", false, "activate the revision")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "keep nothing; try the specification on recorded decisions")
 	cmd.Flags().IntVar(&decisions, "decisions", 256, "with --dry-run: on how many of the last ones, 0 to 1024")
 	return cmd
 }
 
-func (c *call) apply(ctx context.Context, spec []byte, activate bool) error {
+func (c *call) apply(ctx context.Context, spec []byte, reason string, activate bool) error {
 	var made applied
-	if err := c.client.Do(ctx, "PUT", policyPath(c.args[0]), spec, &made); err != nil {
+	if err := c.client.Do(ctx, "PUT", policyPath(c.args[0])+reasonQuery(reason), spec, &made); err != nil {
 		return err
 	}
 	if activate {
 		made.Active = &active{}
-		body := map[string]int{"revision": made.Revision}
+		body := because(map[string]any{"revision": made.Revision}, reason)
 		if err := c.client.Do(ctx, "POST", policyPath(c.args[0])+"/activate", body, made.Active); err != nil {
 			return fmt.Errorf("revision %d is made but not activated: %w", made.Revision, err)
 		}
@@ -77,6 +80,9 @@ func (c *call) apply(ctx context.Context, spec []byte, activate bool) error {
 	if made.Active != nil && made.Active.Previous != 0 {
 		text += fmt.Sprintf(", previous %d", made.Active.Previous)
 	}
+	if made.Active != nil {
+		made.Warnings = append(made.Warnings, made.Active.Warnings...)
+	}
 	for _, w := range made.Warnings {
 		text += "\n" + w.String()
 	}
@@ -88,7 +94,11 @@ func (c *call) apply(ctx context.Context, spec []byte, activate bool) error {
 
 // String is one line.
 func (w *warning) String() string {
-	return fmt.Sprintf("warning %s at %s: %s", cell(w.Code), cell(w.Stage), cell(w.Message))
+	place := ""
+	if w.Stage != "" {
+		place = " at " + cell(w.Stage)
+	}
+	return fmt.Sprintf("warning %s%s: %s", cell(w.Code), place, cell(w.Message))
 }
 
 // spec is the specification from the file or from --use.

@@ -66,6 +66,7 @@ func printRollout(w io.Writer, r rollout) {
 	}
 	row(w, "ACTIVE", "PREVIOUS", "CANARY", "SHADOW")
 	row(w, number(r.Active), number(r.Previous), canary, shadow)
+	printWarnings(w, r.Warnings)
 }
 
 // besideNumber reads a revision's number, or off as 0.
@@ -82,6 +83,7 @@ func besideNumber(text string) (int, error) {
 
 func policyShadow(t *target) *cobra.Command {
 	var sample float64
+	var reason string
 	cmd := &cobra.Command{
 		Use: "shadow NAME REVISION|off", Short: "Let a revision decide on the side, for nobody, or end that", Args: cobra.ExactArgs(2),
 		Example: "  routerd policy shadow default 3 --sample 0.1\n  routerd policy shadow default off",
@@ -98,15 +100,16 @@ func policyShadow(t *target) *cobra.Command {
 		case cmd.Flags().Changed("sample"):
 			return usage("--sample goes with a REVISION")
 		}
-		return send(ctx, c, "POST", policyPath(c.args[0])+"/shadow", body, printRollout)
+		return send(ctx, c, "POST", policyPath(c.args[0])+"/shadow", because(body, reason), printRollout)
 	})
+	reasonFlag(cmd, &reason)
 	cmd.Flags().Float64Var(&sample, "sample", 1, "share of the active revision's decisions, above 0 to 1")
 	return cmd
 }
 
 func policyCanary(t *target) *cobra.Command {
 	var percent float64
-	var by, header string
+	var by, header, reason string
 	cmd := &cobra.Command{
 		Use: "canary NAME REVISION|off", Short: "Let a revision decide for a share of the requests, or end that", Args: cobra.ExactArgs(2),
 		Example: "  routerd policy canary default 3 --percent 5 --by session\n  routerd policy canary default 3 --header x-canary=yes\n  routerd policy canary default off",
@@ -136,8 +139,9 @@ func policyCanary(t *target) *cobra.Command {
 		case n != 0 && body["percent"] == nil && header == "":
 			return usage("policy canary needs --percent or --header")
 		}
-		return send(ctx, c, "POST", policyPath(c.args[0])+"/canary", body, printRollout)
+		return send(ctx, c, "POST", policyPath(c.args[0])+"/canary", because(body, reason), printRollout)
 	})
+	reasonFlag(cmd, &reason)
 	cmd.Flags().Float64Var(&percent, "percent", 0, "share of the requests, 0 to 100")
 	cmd.Flags().StringVar(&by, "by", "", "what the share is drawn by: request or session (default request)")
 	cmd.Flags().StringVar(&header, "header", "", "NAME=VALUE: also the requests with this header, whatever the share")
@@ -145,30 +149,13 @@ func policyCanary(t *target) *cobra.Command {
 }
 
 func policyPromote(t *target) *cobra.Command {
-	return &cobra.Command{
+	var reason string
+	cmd := &cobra.Command{
 		Use: "promote NAME", Short: "Activate the revision of the canary, or else of the shadow", Example: "  routerd policy promote default", Args: cobra.ExactArgs(1),
 		RunE: t.run(func(ctx context.Context, c *call) error {
-			return send(ctx, c, "POST", policyPath(c.args[0])+"/promote", nil, printActive)
+			return send(ctx, c, "POST", policyPath(c.args[0])+"/promote", because(map[string]any{}, reason), printActive)
 		}),
 	}
-}
-
-func policyRollback(t *target) *cobra.Command {
-	var to string
-	c := &cobra.Command{
-		Use: "rollback NAME", Short: "End the canary; without one, activate the revision before, or another kept one", Example: "  routerd policy rollback default", Args: cobra.ExactArgs(1),
-		RunE: t.run(func(ctx context.Context, c *call) error {
-			body := map[string]int{}
-			if to != "" {
-				n, err := revisionNumber("--to", to)
-				if err != nil {
-					return err
-				}
-				body["to"] = n
-			}
-			return send(ctx, c, "POST", policyPath(c.args[0])+"/rollback", body, printActive)
-		}),
-	}
-	c.Flags().StringVar(&to, "to", "", "revision to go to (default the one before)")
-	return c
+	reasonFlag(cmd, &reason)
+	return cmd
 }
