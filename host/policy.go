@@ -150,7 +150,7 @@ func (s *stage) decide(ctx context.Context, t *policy.Table, mask []byte, r *pol
 		if fault = in.take(&c, out); fault != nil {
 			fault.Fuel = used
 		}
-		r.Cleaned = out.cleaned
+		r.Cleaned, r.Finite = out.cleaned, true
 	}
 	in.tell(r)
 	if fault != nil {

@@ -84,6 +84,9 @@ func (in *instance) takeMask(keep []byte) *policy.Fault {
 // takeScores copies the scores of kept rows and cleans them; the others are 0.
 func (in *instance) takeScores(mask []byte, out *result) *policy.Fault {
 	scores, bounds := out.scores, in.module.manifest.ScoreRange
+	if len(mask) == 0 && bounds == nil && takeFinite(scores, in.f64[in.shape.layout.Scores/8:]) {
+		return nil
+	}
 	copy(scores, in.f64[in.shape.layout.Scores/8:])
 	odd := false
 	for row, v := range scores {
@@ -120,6 +123,16 @@ func (in *instance) takeScores(mask []byte, out *result) *policy.Fault {
 		Code: string(abi.ENaN), Reason: reasonNaN, Counts: true,
 		Detail: fmt.Sprintf("%d of %d kept rows have no finite score", out.cleaned, kept(mask, len(scores))),
 	}
+}
+
+// takeFinite copies scores, −0 as 0; false when one of them is not finite.
+func takeFinite(to, from []float64) bool {
+	odd := 0.0
+	for row, v := range from[:len(to)] {
+		to[row] = v + 0
+		odd += v - v // NaN from a NaN and from an infinity, else 0
+	}
+	return odd == 0
 }
 
 // takePick reads which row was chosen, or that the host is to draw.

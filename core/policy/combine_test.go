@@ -199,3 +199,23 @@ func TestRoundRobinTakesTurns(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// A stage that says that its scores are clean is believed; one that does not is
+// cleaned.
+func TestScoresThatAreCleanAreNotCleanedAgain(t *testing.T) {
+	t.Parallel()
+	for _, finite := range []bool{false, true} {
+		s := &scripted{finite: finite, answer: func(_ *policy.Table, out []float64) (policy.Verdict, error) {
+			copy(out, []float64{1, math.NaN(), 3})
+			return policy.Answered, nil
+		}}
+		rev := revision(t, use("module:m"), modules{"module:m": s})
+		var d policy.Decision
+		if err := rev.Decide(t.Context(), table(3, rev.Columns()), &d); err != nil {
+			t.Fatal(err)
+		}
+		if cleaned := d.Cleaned == 1; cleaned == finite {
+			t.Errorf("finite %t: %d scores were cleaned", finite, d.Cleaned)
+		}
+	}
+}

@@ -31,6 +31,7 @@ type scripted struct {
 	columns policy.ColumnSet
 	answer  func(t *policy.Table, scores []float64) (policy.Verdict, error)
 	fuel    uint64
+	finite  bool
 	knows   string // the one override it declares
 	closed  int
 	err     error // of Close
@@ -39,7 +40,7 @@ type scripted struct {
 func (s *scripted) Columns() policy.ColumnSet { return s.columns }
 
 func (s *scripted) Score(_ context.Context, t *policy.Table, scores []float64, r *policy.StageReport) (policy.Verdict, error) {
-	r.Fuel = s.fuel
+	r.Fuel, r.Finite = s.fuel, s.finite
 	return s.answer(t, scores)
 }
 

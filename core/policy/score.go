@@ -54,6 +54,9 @@ func (st *scorerStage) call(ctx context.Context, i int, t *Table, d *Decision) (
 		d.Abstained++
 		_, _ = loraAffinity{}.Score(ctx, t, scores, r) // never fails
 	}
+	if r.Finite && verdict == Answered {
+		return scores, Answered, nil
+	}
 	return scores, Answered, d.believe(st.use, t, scores, r.Fuel)
 }
 
@@ -81,6 +84,12 @@ func (d *Decision) believe(use string, t *Table, scores []float64, fuel uint64) 
 // add adds a scorer's term to the totals, in the way that the specification asks
 // for.
 func (d *Decision) add(t *Table, st *scorerStage, scores []float64) {
+	if t.mask == nil && st.normalise == normaliseNone {
+		for row, v := range scores[:len(d.Totals)] {
+			d.Totals[row] = clamp(d.Totals[row] + float64(st.weight*clamp(v)))
+		}
+		return
+	}
 	if t.mask == nil {
 		d.order = normalise(st.normalise, scores, d.normalised, d.order)
 		for row, v := range d.normalised {

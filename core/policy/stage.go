@@ -25,6 +25,9 @@ const (
 type StageReport struct {
 	Fuel    uint64 // fuel used; 0 for built-in stages
 	Cleaned int    // rows whose score was no opinion and became the median
+	// Finite says that the stage has cleaned its scores as CleanKept does and that
+	// those of masked rows are 0.
+	Finite bool
 	// Effects is what the call wants done outside; nil for nothing.
 	Effects Effects
 	// Traces are values that the stage put down for the decision's record, at
