@@ -15,6 +15,7 @@
 // segments (of which neighbours may be joined): an engine sees only what was decoded, in its shortest form. Every index of the input is checked
 // against the size of its space, so a guest cannot name what the rewrite adds: the global __fuel, the import
 // routerd_v1.__refuel and up to two locals per body. Decode and Rewrite never panic, whatever the bytes.
+// What can have many MiB is copied in pieces of 256 KiB, a body at most at once: a collection waits for a copy's end.
 //
 // # Where charges stand
 //

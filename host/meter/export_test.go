@@ -62,3 +62,18 @@ func Stats(m *Module) map[string]int {
 	}
 	return s
 }
+
+// Gather adds parts to one value of pieces: all of them in order, and the longest piece.
+func Gather(parts [][]byte) (all []byte, longest int) {
+	p := &pieces{}
+	for _, b := range parts {
+		p.add(b)
+	}
+	for _, b := range append(p.full, p.last) {
+		longest = max(longest, len(b))
+	}
+	return p.appendTo(make([]byte, 0, p.size)), longest
+}
+
+// PieceBytes is the longest piece.
+const PieceBytes = pieceBytes

@@ -48,25 +48,25 @@ type meterer struct {
 	left      uint32 // local index of the added i64
 }
 
-func (e *emitter) codeSection(most uint64) ([]byte, error) {
+// codeSection is the content of the section, empty without bodies.
+func (e *emitter) codeSection(most uint64) (*pieces, error) {
+	out := &pieces{}
 	if len(e.m.bodies) == 0 {
-		return nil, nil
-	}
-	total := 0
-	for i := range e.m.bodies {
-		total += len(e.m.bodies[i].code)
+		return out, nil
 	}
 	g := &meterer{e: e, w: walker{m: e.m}, most: most}
-	out := appendU32(make([]byte, 0, 2*total), uint32(len(e.m.bodies)))
+	out.add(appendU32(nil, uint32(len(e.m.bodies))))
+	var size []byte
 	for i := range e.m.bodies {
 		if err := g.body(i); err != nil {
 			return nil, err
 		}
-		if size, most := len(out)+len(g.out), e.m.limits.OutputBytes; size > most {
+		if size, most := out.size+len(g.out), e.m.limits.OutputBytes; size > most {
 			return nil, refuse(CodeLimit, StepRewrite, fmt.Sprintf("metered bodies up to function %d: %d bytes", g.w.index, size), fmt.Sprintf("at most %d", most))
 		}
-		out = appendU32(out, uint32(len(g.out)))
-		out = append(out, g.out...)
+		size = appendU32(size[:0], uint32(len(g.out)))
+		out.add(size)
+		out.add(g.out)
 	}
 	return out, nil
 }

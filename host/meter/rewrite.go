@@ -38,8 +38,7 @@ func (m *Module) Rewrite(o Options) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := make([]byte, 0, len(code)+len(code)/8+4096)
-	out = append(out, "\x00asm\x01\x00\x00\x00"...)
+	out := append([]byte(nil), "\x00asm\x01\x00\x00\x00"...)
 	out = appendSection(out, secType, e.typeSection())
 	out = appendSection(out, secImport, e.importSection())
 	out = appendSection(out, secFunction, e.functionSection())
@@ -54,8 +53,23 @@ func (m *Module) Rewrite(o Options) ([]byte, error) {
 	if m.hasCount {
 		out = appendSection(out, secDataCount, appendU32(nil, uint32(len(m.data))))
 	}
-	out = appendSection(out, secCode, code)
-	return appendSection(out, secData, e.dataSection()), nil
+	return appendLarge(out, code, e.dataSection()), nil
+}
+
+// appendLarge appends the two sections that can have many MiB, each of which is moved once more.
+func appendLarge(small []byte, code, data *pieces) []byte {
+	const heads = 2 * (1 + 5) // an id and a length each
+	out := append(make([]byte, 0, len(small)+code.size+data.size+heads), small...)
+	for _, s := range []struct {
+		id      byte
+		content *pieces
+	}{{secCode, code}, {secData, data}} {
+		if s.content.size > 0 {
+			out = appendU32(append(out, s.id), uint32(s.content.size))
+			out = s.content.appendTo(out)
+		}
+	}
+	return out
 }
 
 func (m *Module) checkOptions(o Options) *Error {

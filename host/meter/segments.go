@@ -48,6 +48,7 @@ func (d *decoder) element(r *reader, room int) element {
 		r.over(fmt.Sprintf("element entries, %d before this segment and in it", d.lim.ElementEntries-room), uint64(n), d.lim.ElementEntries)
 		return e
 	}
+	e.entries = make([]constExpr, 0, min(int(n), r.left()))
 	for range n {
 		if r.err != nil {
 			return e
@@ -76,7 +77,9 @@ func (d *decoder) elementEntry(r *reader, e *element) constExpr {
 
 func (d *decoder) dataSection(r *reader) {
 	total := 0
-	for range r.count(d.lim.DataSegments, "data segments") {
+	n := r.count(d.lim.DataSegments, "data segments")
+	d.m.data = make([]dataSegment, 0, n)
+	for range n {
 		s := d.dataSegment(r)
 		if total += len(s.bytes); total > d.lim.DataBytes {
 			r.over("data bytes", uint64(total), d.lim.DataBytes)

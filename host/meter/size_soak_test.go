@@ -2,4 +2,7 @@
 
 package meter_test
 
-const smithModules = 10_000
+const (
+	smithModules   = 10_000
+	chargedModules = 5000
+)

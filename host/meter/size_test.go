@@ -1,6 +1,9 @@
-//go:build !soak
+//go:build !e2e && !soak
 
 package meter_test
 
-// smithModules is how many modules of the generator are run; many more are under the tag soak.
-const smithModules = 300
+// Sizes of the runs over the generator's modules; larger ones are under the tags e2e and soak.
+const (
+	smithModules   = 100 // are run in all forms
+	chargedModules = 500 // are held against the second decoder
+)

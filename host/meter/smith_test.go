@@ -86,7 +86,7 @@ func instructionsOf(wasm []byte, count map[int]int) {
 // that they hold each instruction and enough loops for that to mean something.
 func TestSmithModulesAreChargedWhereCodeBegins(t *testing.T) {
 	count := map[int]int{}
-	for seed := range uint64(1500) {
+	for seed := range uint64(chargedModules) {
 		rnd, o := seeded(seed + 1<<32)
 		wasm := smith.Module(rnd, o)
 		instructionsOf(wasm, count)
@@ -100,7 +100,7 @@ func TestSmithModulesAreChargedWhereCodeBegins(t *testing.T) {
 			}
 		}
 	}
-	if loops := count[0x03]; loops < 1000 {
+	if loops := count[0x03]; loops < chargedModules*2/3 {
 		t.Errorf("%d loops in all modules", loops)
 	}
 	for _, code := range everyInstruction() {
