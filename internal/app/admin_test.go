@@ -50,7 +50,7 @@ func TestTheAdminAPIKnowsTheLimitsOfModules(t *testing.T) {
 	}
 	want := map[string]any{
 		"call_deadline": cfg.Plugins.CallDeadline.Std().String(), "pool_wait": cfg.Plugins.PoolWait.Std().String(),
-		"memory_limit": float64(300<<20), "fuel_cap": 123_456_789.0,
+		"memory_limit": float64(300 << 20), "fuel_cap": 123_456_789.0,
 	}
 	if diff := cmp.Diff(want, got.Limits.Runtime); diff != "" {
 		t.Error(diff)
