@@ -43,7 +43,7 @@ var hostileSteps = []string{
 
 // hostileReasons are the reasons of faults that a guest can cause.
 var hostileReasons = []string{
-	"fuel", "deadline", "unwritten", "nan", "range", "guest_error", "bad_code", "out_flags", "bad_import_argument", "abort", "exit",
+	"fuel", "deadline", "unwritten", "nan", "range", "mask", "pick", "guest_error", "bad_code", "out_flags", "bad_import_argument", "abort", "exit",
 	"memory", "stack", "unreachable", "out_of_bounds", "divide_by_zero", "integer_overflow", "conversion", "table_access",
 	"indirect_call", "null_reference", "stack_overflow", "pool_wait", "trap",
 }
@@ -94,7 +94,7 @@ func (h *hostileRun) take(t *testing.T, sp hostiletest.Specimen) {
 	began := time.Now()
 	late := time.AfterFunc(hostileWall, func() { panic(sp.Name + ": still not done after " + hostileWall.String()) })
 	defer late.Stop()
-	s, err := loaded(context.Background(), h.rt, "module:hostile", sp.Bytes)
+	s, err := loadedAs(context.Background(), h.rt, sp)
 	h.checkLoad(t, sp, err)
 	if err == nil {
 		h.calls(t, sp, s)

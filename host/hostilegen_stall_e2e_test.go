@@ -81,7 +81,7 @@ func (h *hostileRun) pauseOver(t *testing.T, specimens []hostiletest.Specimen) f
 // torment loads a specimen and calls it as often as it can before ctx ends, twenty times at most. How
 // anything ends is other tests' business.
 func (h *hostileRun) torment(ctx context.Context, sp hostiletest.Specimen) {
-	s, err := loaded(ctx, h.rt, "module:hostile", sp.Bytes)
+	s, err := loadedAs(ctx, h.rt, sp)
 	if err != nil {
 		return
 	}

@@ -169,6 +169,9 @@ func randomInstructions(rnd *rand.Rand, _ [][]byte) Specimen {
 
 // compileBomb is code near the static limits that compilers take long for.
 func compileBomb(rnd *rand.Rand, _ [][]byte) Specimen {
+	if rnd.IntN(6) == 0 {
+		return manyLoops(rnd)
+	}
 	functions := oneOf(rnd, 1, 1, 2, 4, 8)
 	nest := between(rnd, 200, 1000)
 	locals := strings.Repeat("i", between(rnd, 1, 64))
@@ -203,6 +206,16 @@ func compileBomb(rnd *rand.Rand, _ [][]byte) Specimen {
 		}
 	}}
 	s := mustLoad(fmt.Sprintf("%s, %d functions, %d deep, %d locals", name, functions, nest, len(locals)), g.Bytes())
+	s.Want.Also = compileLimit()
+	return s
+}
+
+// manyLoops are more than a compiler gets through in its time: as many loops in
+// each function as there may be, for which it takes time by their square.
+func manyLoops(rnd *rand.Rand) Specimen {
+	n := between(rnd, 150, 200)
+	body := append(append([]byte{0}, strings.Repeat("\x03\x40\x0b", 1024)...), 0x0b)
+	s := mustLoad(named("functions full of loops", n), appendVoid(plainGuest(), n, body...))
 	s.Want.Also = compileLimit()
 	return s
 }

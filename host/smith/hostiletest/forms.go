@@ -191,8 +191,8 @@ func importForms(rnd *rand.Rand, _ [][]byte) Specimen {
 		b := appendEntries(plainGuest(), idImport, 1, slices.Concat(withName("env"), withName(name), kind)...)
 		return mustRefuse(name, b, stepWalk, "E_IMPORT", name)
 	}
-	switch rnd.IntN(9) {
-	case 0:
+	switch rnd.IntN(11) {
+	case 0, 8, 9:
 		return with(stepImports, "env.foo", [4]string{"env", "foo", "", ""})
 	case 1:
 		return with(stepWalk, "__refuel", [4]string{"routerd_v1", "__refuel", "", ""})

@@ -7,18 +7,21 @@
 // # What it owns
 //
 // The families: modules around each static limit of the ABI (Bounds), guests that pass the load and go wrong in a
-// call, that go wrong while they are set up, that are written in forms which two readers could read differently,
-// and damaged bytes. The limits stand here once more, as numbers, so that one that is lost elsewhere shows.
+// call, as a scorer or as another kind, that go wrong while they are set up, that are written in forms which two
+// readers could read differently, and damaged bytes. The limits stand here once more, as numbers, so that one that is lost elsewhere shows.
 //
 // # Invariants
 //
 // Equal draws give equal bytes. A guest that goes wrong in a call does so for TriggerSeed alone and answers every
-// other call with the negated load.active_requests, unless it says otherwise. Nothing here starts goroutines.
+// other call with the negated load.active_requests of each row, as a filter with every row, as a picker with the
+// first, unless it says otherwise. Nothing here starts goroutines.
 package hostiletest
 
 import (
 	"fmt"
 	"math/rand/v2"
+
+	"github.com/routerd/routerd/plugins/abi"
 )
 
 // TriggerSeed is the frame's seed for which a guest that is spared by the
@@ -31,6 +34,7 @@ type Specimen struct {
 	Family string // what kind of attack it is; one of Families
 	Name   string // the family with the parameters of this one
 	Bytes  []byte
+	Kind   abi.Kind // what it is to be called as; empty for a scorer
 	Want   Want
 }
 
@@ -95,6 +99,7 @@ func families() []family {
 		all = append(all, family{b.Name, func(rnd *rand.Rand, _ [][]byte) Specimen { return b.near(rnd) }})
 	}
 	all = append(all, callFamilies()...)
+	all = append(all, kindFamilies()...)
 	all = append(all, setUpFamilies()...)
 	all = append(all, formFamilies()...)
 	return append(all, byteFamilies()...)
