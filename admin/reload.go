@@ -42,6 +42,17 @@ type Reloaded struct {
 	Changed []string `json:"changed"`
 	// At is when it was in force.
 	At time.Time `json:"at"`
+	// Warnings tell what of the configuration is not in force all the same.
+	Warnings []ReloadWarning `json:"warnings,omitempty"`
+}
+
+// ReloadWarning is a thing of the configuration that a reload left alone. Code is
+// drifted: the API activated another specification of a policy than the one that
+// Item, a key, has.
+type ReloadWarning struct {
+	Code    string `json:"code"`
+	Item    string `json:"item"`
+	Message string `json:"message"`
 }
 
 // The steps of a reload that can refuse it.

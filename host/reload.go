@@ -22,6 +22,7 @@ type PreparedConfig struct {
 	guardOff bool
 	all      map[string]policy.Spec // the seeds of the configuration
 	seeds    []*candidate           // those to activate, by name
+	drifted  []string               // those that are not, by name
 
 	mu   sync.Mutex // guards done
 	done bool
@@ -41,6 +42,9 @@ func (s *PolicySource) PrepareConfig(ctx context.Context, cfg PolicyConfig) (*Pr
 	p := &PreparedConfig{s: s, routing: routingOf(cfg), guardOff: cfg.GuardOff, all: maps.Clone(cfg.Seeds)}
 	for _, name := range slices.Sorted(maps.Keys(cfg.Seeds)) {
 		if !s.wants(name, cfg.Seeds[name]) {
+			if s.differs(name, cfg.Seeds[name]) {
+				p.drifted = append(p.drifted, name)
+			}
 			continue
 		}
 		c, err := s.prepare(ctx, name, cfg.Seeds[name], byConfig)
@@ -72,15 +76,50 @@ func (s *PolicySource) wants(name string, spec policy.Spec) bool {
 	return wanted
 }
 
-// takesSeed tells whether a seed with this digest is news for the policy, and
-// whether nobody but the configuration set its active revision.
-func (n *named) takesSeed(digest string) bool {
-	if n.history.Seed == digest {
+// configured is the digest of the seed in the configuration in force; empty for
+// none. s.mu is held.
+func (s *PolicySource) configured(name string) string {
+	seed, ok := s.seeds[name]
+	if !ok {
+		return ""
+	}
+	return specDigest(seed)
+}
+
+// differs tells whether the active revision is another specification than the
+// seed.
+func (s *PolicySource) differs(name string, seed policy.Spec) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.policies[name]
+	if n == nil || n.history.Active == 0 {
 		return false
 	}
-	by := n.history.ActivatedBy
-	return by == "" || by == byConfig || by == byBuiltin
+	return specDigest(seed) != specDigest(n.history.find(n.history.Active).Given)
 }
+
+// takesSeed tells whether a seed with this digest is news for the policy, and
+// whether its active revision is the configuration's: nobody else activated it,
+// or it is what the configuration says or said, whoever activated that.
+func (n *named) takesSeed(digest string) bool {
+	h := &n.history
+	if h.Seed == digest {
+		return false
+	}
+	if by := h.ActivatedBy; by == "" || by == byConfig || by == byBuiltin {
+		return true
+	}
+	el := h.find(h.Active)
+	if el == nil {
+		return false
+	}
+	given := specDigest(el.Given)
+	return given == digest || given == h.Seed
+}
+
+// Drifted lists the seeds of the prepared configuration that it leaves alone,
+// since the API activated something else.
+func (p *PreparedConfig) Drifted() []string { return p.drifted }
 
 // names are the policies that will have an active revision. s.mu is held.
 func (p *PreparedConfig) names() []string {

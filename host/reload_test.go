@@ -154,6 +154,40 @@ func TestAReloadFollowsTheSeedRule(t *testing.T) {
 	}
 }
 
+// Once the API activated what the configuration says, the policy follows the
+// configuration again.
+func TestAPolicyFollowsTheConfigurationAgain(t *testing.T) {
+	b := openBench(t, t.TempDir())
+	file := func(use string) host.PolicyConfig { return seeded(map[string]policy.Spec{"p1": spec(use)}) }
+	byAPI := func(use string) {
+		t.Helper()
+		b.activate(t, "p1", b.put(t, "p1", spec(use)).Number)
+	}
+	b.reload(t, file("builtin:kv-aware"))
+	byAPI("builtin:round-robin")
+	drifting := b.prepare(t, file("builtin:least-load"))
+	if d := cmp.Diff([]string{"p1"}, drifting.Drifted()); d != "" {
+		t.Errorf("left alone (-want +got):\n%s", d)
+	}
+	if err := drifting.Publish(); err != nil {
+		t.Fatal(err)
+	}
+	if p := b.show(t, "p1"); !p.Drifted || p.ActivatedBy == "config" {
+		t.Fatalf("got %+v, want it drifted", p)
+	}
+	byAPI("builtin:least-load") // what the file says
+	again := b.prepare(t, file("builtin:kv-aware"))
+	if again.Drifted() != nil {
+		t.Errorf("%v are left alone", again.Drifted())
+	}
+	if err := again.Publish(); err != nil {
+		t.Fatal(err)
+	}
+	if p := b.show(t, "p1"); p.ActivatedBy != "config" || p.Drifted || p.Active != 1 {
+		t.Errorf("got %+v, want revision 1 again, set by config", p)
+	}
+}
+
 func TestASeedGivesWayToAnActivationAfterItWasPrepared(t *testing.T) {
 	b := openBench(t, t.TempDir())
 	b.upload(t, "high", highest())

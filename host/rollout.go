@@ -199,10 +199,14 @@ func (s *PolicySource) numbers(name string, err error) (active, previous int, _ 
 // switchTo writes an activation down, then publishes rev, which stays the
 // caller's after an error. s.mu is held.
 func (s *PolicySource) switchTo(n *named, rev *policy.Revision, a activation) error {
-	if _, err := n.revisionOf(a.number); err != nil {
+	el, err := n.revisionOf(a.number)
+	if err != nil {
 		return err
 	}
 	next := n.history.copied()
+	if seed := s.configured(a.name); seed != "" && seed == specDigest(el.Given) {
+		next.Seed = seed // as if the configuration had activated it
+	}
 	next.activate(a.number, a.by, now())
 	next.note(Change{Who: a.by, What: a.what, Revision: a.number, Previous: n.history.Active, Why: a.why})
 	if next.Canary != nil && (a.endCanary || next.Canary.Revision == a.number) {

@@ -57,6 +57,7 @@ type prepared struct {
 	discard func()       // gives up what was never published
 	after   func(ctx context.Context)
 	changed []string // keys whose content changed though their value did not
+	warn    []admin.ReloadWarning
 }
 
 // settled is what a part does that cannot fail.
@@ -178,6 +179,7 @@ func (r *reloads) apply(ctx context.Context, now *config.Config) (admin.Reloaded
 	done := admin.Reloaded{Changed: changed, At: time.Now().UTC().Truncate(time.Millisecond)}
 	for _, p := range ready {
 		done.Changed = append(done.Changed, p.changed...)
+		done.Warnings = append(done.Warnings, p.warn...)
 		if p.after != nil {
 			p.after(ctx)
 		}

@@ -131,10 +131,11 @@ func show[T any](t *testing.T, r *reloadable, path string) (out T) {
 
 // reloadAnswer is what POST /v1/config/reload says.
 type reloadAnswer struct {
-	status  int
-	Changed []string
-	At      time.Time
-	Error   struct {
+	status   int
+	Changed  []string
+	At       time.Time
+	Warnings []struct{ Code, Item, Message string }
+	Error    struct {
 		Code, Message string
 		Details       struct{ Step, Item, Allowed string }
 	}

@@ -458,7 +458,11 @@ func testPolicies(t *testing.T) {
 	if status, answer := r.call(t, http.MethodPost, "/v1/policies/fast/activate", r.Token(), []byte(`{"revision":1}`)); status != http.StatusOK {
 		t.Fatalf("%d %s", status, answer)
 	}
-	got = append(got, put("builtin:round-robin", "policies.fast")) // what the API set stays
+	r.set(func(c *config.Config) { c.Policies = map[string]policy.Spec{"fast": seed(t, "builtin:round-robin")} })
+	if a := r.reload(t); len(a.Warnings) != 1 || a.Warnings[0].Code != "drifted" || a.Warnings[0].Item != "policies.fast" {
+		t.Errorf("a reload that leaves a policy alone answers %+v", a)
+	}
+	got = append(got, show[shown](t, r, "/v1/policies/fast")) // what the API set stays
 	r.change(t, func(c *config.Config) { c.Policies = nil }, "policies.fast")
 	got = append(got, show[shown](t, r, "/v1/policies/fast")) // and is not removed
 	want := []shown{{1, "config", false}, {2, "config", false}, {1, "api", true}, {1, "api", false}}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 
+	"github.com/routerd/routerd/admin"
 	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/host"
 	"github.com/routerd/routerd/internal/config"
@@ -31,6 +32,7 @@ func followPolicies(r *reloads, ps *host.PolicySource, c *core.SelectionCore, d 
 				return prepared{}, err
 			}
 			return prepared{
+				warn: driftWarnings(p.Drifted()),
 				publish: func() error {
 					if err := p.Publish(); err != nil {
 						return err
@@ -48,4 +50,16 @@ func followPolicies(r *reloads, ps *host.PolicySource, c *core.SelectionCore, d 
 			}, nil
 		},
 	})
+}
+
+// driftWarnings tell of policies of the file that are not in force.
+func driftWarnings(names []string) []admin.ReloadWarning {
+	var out []admin.ReloadWarning
+	for _, name := range names {
+		out = append(out, admin.ReloadWarning{
+			Code: "drifted", Item: "policies." + name,
+			Message: "not in force: the API activated another specification; apply and activate the file's to follow the file again",
+		})
+	}
+	return out
 }
