@@ -100,7 +100,7 @@ func (c *compiledCache) read(key string) (compiledEntry, entryState) {
 	if err != nil {
 		return compiledEntry{}, entryDamaged
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // read only
 	e := compiledEntry{used: st.ModTime()}
 	if json.NewDecoder(io.LimitReader(f, maxMarker)).Decode(&e) != nil || e.Key != key || e.File == "" || strings.ContainsAny(e.File, `/\`) {
 		return compiledEntry{}, entryDamaged
@@ -176,7 +176,7 @@ func sumOf(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // read only
 	h := sha256.New()
 	if _, err := io.Copy(h, f); err != nil {
 		return "", err
