@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"strings"
@@ -40,8 +39,7 @@ type Info struct {
 
 // Digest names bytes: "sha256:HEX".
 func Digest(b []byte) string {
-	sum := sha256.Sum256(b)
-	return "sha256:" + hex.EncodeToString(sum[:])
+	return "sha256:" + hex.EncodeToString(sumInPieces(b))
 }
 
 // Inspect checks everything about a module that needs no engine: size, section

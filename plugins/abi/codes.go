@@ -104,7 +104,7 @@ var hostCodeTable = [...]HostCodeInfo{
 	{EABI, "the module needs another major or a later minor version"},
 	{ECompile, "the engine refused the module"},
 	{ECompileLimit, "compiling took too much time or memory"},
-	{EInitTrap, "start section, _initialize, rp_alloc or rp_bind trapped or used up its fuel"},
+	{EInitTrap, "start section, _initialize, rp_alloc or rp_bind trapped or used up its fuel, or an active segment does not fit"},
 	{EConfigure, "rp_configure refused the config"},
 	{ESelftest, "a call of the self-test failed"},
 	{ENondeterministic, "the same frame gave other bits"},
