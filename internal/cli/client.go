@@ -20,6 +20,7 @@ const (
 // Client calls the admin API of a router. Safe for concurrent use.
 type Client struct {
 	base, token string
+	tokenFrom   string // a file or a name of the environment; empty for unknown
 	http        *http.Client
 }
 
@@ -49,18 +50,34 @@ type Details struct {
 	Allowed string `json:"allowed"`
 }
 
-// Error is one line: code, message, and of the details what is not said yet.
+// Error is one line: code, message, and of the details what is not said yet. An
+// item or an allowance may be a list, whose parts the message has apart.
 func (e *APIError) Error() string {
 	s := e.Message
 	if !strings.Contains(s, e.Code+": ") {
 		s = e.Code + ": " + s
 	}
-	for _, d := range []struct{ word, value string }{{"step", e.Details.Step}, {"item", e.Details.Item}, {"allowed", e.Details.Allowed}} {
-		if d.value != "" && !strings.Contains(s, d.value) {
+	for _, d := range []struct{ word, value, between string }{
+		{"step", e.Details.Step, ""}, {"item", e.Details.Item, ", "}, {"allowed", e.Details.Allowed, "; "},
+	} {
+		if d.value != "" && !says(s, d.value, d.between) {
 			s += "; " + d.word + ": " + d.value
 		}
 	}
 	return strings.Join(strings.Fields(s), " ")
+}
+
+// says tells whether a text has a value, or all parts of one that is a list.
+func says(text, value, between string) bool {
+	if between == "" || strings.Contains(text, value) {
+		return strings.Contains(text, value)
+	}
+	for part := range strings.SplitSeq(value, between) {
+		if !strings.Contains(text, part) {
+			return false
+		}
+	}
+	return true
 }
 
 // Do calls the API. in is nil for no body, []byte for one that is sent as it
@@ -88,7 +105,7 @@ func (c *Client) Do(ctx context.Context, method, path string, in, out any) error
 		return fmt.Errorf("read the answer to %s %s: %w", method, path, err)
 	}
 	if resp.StatusCode >= http.StatusMultipleChoices {
-		return refusal(resp.StatusCode, answer)
+		return c.refusal(resp.StatusCode, answer)
 	}
 	if out == nil {
 		return nil
@@ -114,7 +131,9 @@ func encode(in any) (body io.Reader, kind string, err error) {
 	}
 }
 
-func refusal(status int, answer []byte) error {
+// refusal is the error of an answer. Of a wrong token it says where that was
+// from, since the command line looks in several places.
+func (c *Client) refusal(status int, answer []byte) error {
 	var got struct {
 		Error struct {
 			Code    string  `json:"code"`
@@ -125,5 +144,9 @@ func refusal(status int, answer []byte) error {
 	if json.Unmarshal(answer, &got) != nil || got.Error.Code == "" {
 		return &APIError{Status: status, Code: "unknown", Message: fmt.Sprintf("status %d without an error of the admin API", status)}
 	}
-	return &APIError{Status: status, Code: got.Error.Code, Message: got.Error.Message, Details: got.Error.Details}
+	message := got.Error.Message
+	if status == http.StatusUnauthorized && c.tokenFrom != "" {
+		message += fmt.Sprintf("; the token of %s is not this router's: give its --data-dir or --token-file, or set %s", c.tokenFrom, envToken)
+	}
+	return &APIError{Status: status, Code: got.Error.Code, Message: message, Details: got.Error.Details}
 }

@@ -131,7 +131,14 @@ func TestDecisionsAreExplained(t *testing.T) {
 	out := r.run(t, "decisions")
 	has(t, out, "ID AT PARTITION POLICY TOKENS PICK BY FAULT US", "second", "first")
 	has(t, r.run(t, "decisions --limit 1"), "ID", "second")
-	has(t, r.run(t, "decisions --partition other"), "ID")
+	for line, want := range map[string]string{
+		"--partition other":         "no decisions match: there is no partition other (",
+		"--partition m:other":       "no decisions match: there is no partition m:other (",
+		"--partition m --worker w9": "no decisions match",
+	} {
+		has(t, r.run(t, "decisions "+line), want)
+	}
+	has(t, r.run(t, "decisions --partition m:default --limit 1"), "ID", "second")
 	if a, b := r.run(t, "decisions --worker w1"), r.run(t, "decisions --worker 2"); strings.Count(a, "\n")+strings.Count(b, "\n") != 4 {
 		t.Errorf("the two workers' lists:\n%s\n%s", a, b)
 	}
@@ -193,7 +200,12 @@ func TestTheRouterIsFoundByTheEnvironment(t *testing.T) {
 	}
 	wrong := r.file(t, "wrong", []byte("another-token-000000\n"))
 	var refused *cli.APIError
-	if _, err := command(t, "", "module list --token-file "+wrong); !errors.As(err, &refused) || refused.Status != http.StatusUnauthorized || strings.Contains(err.Error(), "another") {
+	if _, err := command(t, "", "module list --token-file "+wrong); !errors.As(err, &refused) || refused.Status != http.StatusUnauthorized || strings.Contains(err.Error(), "another") ||
+		!strings.Contains(err.Error(), "token of "+wrong) || !strings.Contains(err.Error(), "--data-dir") || !strings.Contains(err.Error(), "ROUTERD_ADMIN_TOKEN") {
+		t.Errorf("got %v", err)
+	}
+	t.Setenv("ROUTERD_ADMIN_TOKEN", "another-token-000000")
+	if _, err := command(t, "", "module list"); err == nil || !strings.Contains(err.Error(), "token of ROUTERD_ADMIN_TOKEN") || strings.Contains(err.Error(), "another") {
 		t.Errorf("got %v", err)
 	}
 	t.Setenv("ROUTERD_ADMIN_URL", "http://127.0.0.1:1")

@@ -39,11 +39,11 @@ func TestConfigReloadShowsTheKeysThatChanged(t *testing.T) {
 		t.Errorf("got %s, %v", out, err)
 	}
 	r.refusal = &admin.ReloadError{Code: admin.CodeConflict, Step: admin.ReloadRestart, Problems: []admin.ReloadProblem{
-		{Key: "data_dir", Allowed: "a restart", Text: "data_dir: x"}, {Key: "admin.listen", Allowed: "a restart", Text: "admin.listen: y"},
+		{Key: "data_dir", Allowed: "a restart", Text: "data_dir: x, allowed is a restart"}, {Key: "admin.listen", Allowed: "a restart", Text: "admin.listen: y, allowed is a restart"},
 	}}
 	_, err = reload()
 	refused, ok := errors.AsType[*cli.APIError](err)
-	if !ok || refused.Status != http.StatusConflict || !strings.Contains(err.Error(), "data_dir, admin.listen") || strings.Contains(err.Error(), "\n") {
+	if !ok || refused.Status != http.StatusConflict || err.Error() != "conflict: data_dir: x, allowed is a restart; admin.listen: y, allowed is a restart" || strings.Contains(err.Error(), "\n") {
 		t.Errorf("got %v", err)
 	}
 }

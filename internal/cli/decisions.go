@@ -107,7 +107,13 @@ func decisionsCommand() *cobra.Command {
 			if worker != "" {
 				query.Set("worker", worker)
 			}
-			return show(ctx, c, "/v1/decisions?"+query.Encode(), printDecisions)
+			return show(ctx, c, "/v1/decisions?"+query.Encode(), func(w io.Writer, got decisionList) {
+				if len(got.Decisions) > 0 {
+					printDecisions(w, got)
+					return
+				}
+				fmt.Fprintln(w, c.noDecisions(ctx, partition))
+			})
 		}),
 	}
 	c.Flags().IntVar(&limit, "limit", 20, "at most so many, 1 to 1024")
@@ -118,10 +124,31 @@ func decisionsCommand() *cobra.Command {
 	return c
 }
 
-func printDecisions(w io.Writer, got struct {
+type decisionList struct {
 	Decisions []decision `json:"decisions"`
-},
-) {
+}
+
+// noDecisions says why a list is empty, as far as that can be told.
+func (c *call) noDecisions(ctx context.Context, partition string) string {
+	const none = "no decisions match"
+	if partition == "" {
+		return none
+	}
+	model, group := partition, ""
+	if i := strings.LastIndexByte(partition, ':'); i >= 0 { // a model's name may hold colons
+		model, group = partition[:i], partition[i+1:]
+	}
+	var got struct {
+		Partitions []struct{} `json:"partitions"`
+	}
+	query := url.Values{"model": {model}, "group": {group}}
+	if err := c.client.Do(ctx, "GET", "/v1/partitions?"+query.Encode(), nil, &got); err != nil || len(got.Partitions) > 0 {
+		return none
+	}
+	return fmt.Sprintf("%s: there is no partition %s (worker list has the models and groups)", none, cell(partition))
+}
+
+func printDecisions(w io.Writer, got decisionList) {
 	row(w, "ID", "AT", "PARTITION", "POLICY", "TOKENS", "PICK", "BY", "FAULT", "US")
 	for _, d := range got.Decisions {
 		row(w, d.ID, d.At.Format(time.RFC3339), d.Partition.Model+":"+d.Partition.Group, d.policy(), d.Request.Tokens, d.pick(), d.by(), d.fault(), d.Micros)

@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/routerd/routerd/plugins/abi"
 )
 
 // explain prints one decision with its candidates, best first; with other,
@@ -167,7 +170,7 @@ func (d *decision) table(w io.Writer, instead *decision, names map[uint64]string
 	} else {
 		g.rest = append(d.verdicts(rows, d.policy()+" "), instead.verdicts(matching(rows, instead.Rows), instead.policy()+" ")...)
 	}
-	seen, unknown := signals(rows)
+	seen, unknown, ids := signals(rows)
 	g.rest = append(g.rest, seen...)
 	g.print(w, width)
 	legend := "\n* picked"
@@ -176,6 +179,9 @@ func (d *decision) table(w io.Writer, instead *decision, names map[uint64]string
 	}
 	if unknown {
 		legend += ", ? no signal: the default"
+	}
+	if len(ids) > 0 {
+		legend += ". Text is recorded as its id, the number that policies see: " + cell(strings.Join(ids, ", "))
 	}
 	fmt.Fprintln(w, legend)
 }
@@ -264,8 +270,9 @@ func (d *decision) verdicts(rows []candidate, prefix string) []column {
 	return out
 }
 
-// signals are the recorded columns; unknown tells whether a signal was missing.
-func signals(rows []candidate) (out []column, unknown bool) {
+// signals are the recorded columns; unknown tells whether a signal was missing,
+// ids are the columns that stand for text, of which no record has more.
+func signals(rows []candidate) (out []column, unknown bool, ids []string) {
 	known := map[string]bool{}
 	for i := range rows {
 		for name := range rows[i].Columns {
@@ -285,8 +292,17 @@ func signals(rows []candidate) (out []column, unknown bool) {
 			c.cells = append(c.cells, text)
 		}
 		out = append(out, c)
+		if strings.HasPrefix(name, abi.LabelPrefix) {
+			ids = append(ids, name)
+		}
 	}
-	return out, unknown
+	return out, unknown, ids
 }
 
-func float(v float64) string { return strconv.FormatFloat(v, 'g', 7, 64) }
+// float is a number in at most 7 digits, or whole: ids and counts are exact.
+func float(v float64) string {
+	if v == math.Trunc(v) && math.Abs(v) < 1<<53 {
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	}
+	return strconv.FormatFloat(v, 'g', 7, 64)
+}

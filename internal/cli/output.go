@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -15,7 +16,8 @@ func show[T any](ctx context.Context, c *call, path string, table func(out io.Wr
 	return send(ctx, c, "GET", path, nil, table)
 }
 
-// send calls the API and prints the answer like show.
+// send calls the API and prints the answer like show. Warnings of the answer
+// follow the table.
 func send[T any](ctx context.Context, c *call, method, path string, in any, table func(out io.Writer, answer T)) error {
 	var raw json.RawMessage
 	if err := c.client.Do(ctx, method, path, in, &raw); err != nil {
@@ -25,11 +27,15 @@ func send[T any](ctx context.Context, c *call, method, path string, in any, tabl
 		return c.printJSON(raw)
 	}
 	var answer T
-	if err := json.Unmarshal(raw, &answer); err != nil {
+	var also struct {
+		Warnings []warning `json:"warnings"`
+	}
+	if err := errors.Join(json.Unmarshal(raw, &answer), json.Unmarshal(raw, &also)); err != nil {
 		return fmt.Errorf("read the answer to %s %s: %w", method, path, err)
 	}
 	w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
 	table(w, answer)
+	printWarnings(w, also.Warnings)
 	if err := w.Flush(); err != nil {
 		return fmt.Errorf("print: %w", err)
 	}

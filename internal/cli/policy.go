@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/url"
 	"strconv"
@@ -79,14 +78,6 @@ func revisionNumber(what, text string) (int, error) {
 func printActive(w io.Writer, a active) {
 	row(w, "ACTIVE", "PREVIOUS")
 	row(w, a.Active, number(a.Previous))
-	printWarnings(w, a.Warnings)
-}
-
-// printWarnings prints a line for each.
-func printWarnings(w io.Writer, warnings []warning) {
-	for i := range warnings {
-		fmt.Fprintln(w, warnings[i].String())
-	}
 }
 
 // number is a revision's number, or nothing.

@@ -2,7 +2,10 @@ package cli
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"net/url"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -36,12 +39,43 @@ func policyRollback(t *target) *cobra.Command {
 				}
 				body["to"] = n
 			}
-			return send(ctx, c, "POST", policyPath(c.args[0])+"/rollback", because(body, reason), printActive)
+			return c.rollBack(ctx, because(body, reason))
 		}),
 	}
 	cmd.Flags().StringVar(&to, "to", "", "revision to go to (default the one before)")
 	reasonFlag(cmd, &reason)
 	return cmd
+}
+
+// rollBack rolls a policy back and says what that did beside the active
+// revision: what has ended, and what goes on and would be promoted next.
+func (c *call) rollBack(ctx context.Context, body map[string]any) error {
+	path := policyPath(c.args[0])
+	var before, after rollout
+	known := !c.json && c.client.Do(ctx, "GET", path, nil, &before) == nil
+	return send(ctx, c, "POST", path+"/rollback", body, func(w io.Writer, a active) {
+		printActive(w, a)
+		if known && c.client.Do(ctx, "GET", path, nil, &after) == nil {
+			if text := after.since(&before); text != "" {
+				fmt.Fprintln(w, text)
+			}
+		}
+	})
+}
+
+// since says what has ended since before, and what goes on.
+func (r *rollout) since(before *rollout) string {
+	var parts []string
+	if before.Canary != nil && r.Canary == nil {
+		parts = append(parts, fmt.Sprintf("canary of revision %d ended", before.Canary.Revision))
+	}
+	switch {
+	case r.Shadow != nil:
+		parts = append(parts, fmt.Sprintf("shadow of %d goes on", r.Shadow.Revision))
+	case before.Shadow != nil:
+		parts = append(parts, fmt.Sprintf("shadow of %d ended", before.Shadow.Revision))
+	}
+	return strings.Join(parts, "; ")
 }
 
 func policyRemove(t *target) *cobra.Command {

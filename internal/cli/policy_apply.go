@@ -15,13 +15,7 @@ type applied struct {
 	Warnings []warning `json:"warnings"`
 	Columns  []string  `json:"columns"`
 	Trial    *trial    `json:"trial"`
-	Active   *active   `json:"active,omitempty"`
-}
-
-type warning struct {
-	Code    string `json:"code"`
-	Stage   string `json:"stage"`
-	Message string `json:"message"`
+	Active   *active   `json:"-"` // where it was activated too
 }
 
 func policyApply(t *target) *cobra.Command {
@@ -83,22 +77,13 @@ func (c *call) apply(ctx context.Context, spec []byte, reason string, activate b
 	if made.Active != nil {
 		made.Warnings = append(made.Warnings, made.Active.Warnings...)
 	}
-	for _, w := range made.Warnings {
-		text += "\n" + w.String()
+	for i := range made.Warnings {
+		text += "\n" + made.Warnings[i].String()
 	}
 	if _, err := fmt.Fprintln(c.out, text); err != nil {
 		return fmt.Errorf("print: %w", err)
 	}
 	return nil
-}
-
-// String is one line.
-func (w *warning) String() string {
-	place := ""
-	if w.Stage != "" {
-		place = " at " + cell(w.Stage)
-	}
-	return fmt.Sprintf("warning %s%s: %s", cell(w.Code), place, cell(w.Message))
 }
 
 // spec is the specification from the file or from --use.

@@ -29,13 +29,22 @@ type headerVal struct {
 	Value string `json:"value"`
 }
 
-// String says what it takes. A header's value is left out.
+// String says what it takes. A header's value is left out; see withValue.
 func (c *canary) String() string {
 	text := fmt.Sprintf("%d at %s %% by %s", c.Revision, float(c.Percent), c.By)
 	if c.Header != nil {
 		text += " and header " + c.Header.Name
 	}
 	return text
+}
+
+// withValue is String with the header's value. The header is one that the
+// operator lets policies see, which none with credentials can be.
+func (c *canary) withValue() string {
+	if c.Header == nil {
+		return c.String()
+	}
+	return c.String() + "=" + c.Header.Value
 }
 
 type shadow struct {
@@ -66,7 +75,6 @@ func printRollout(w io.Writer, r rollout) {
 	}
 	row(w, "ACTIVE", "PREVIOUS", "CANARY", "SHADOW")
 	row(w, number(r.Active), number(r.Previous), canary, shadow)
-	printWarnings(w, r.Warnings)
 }
 
 // besideNumber reads a revision's number, or off as 0.
@@ -111,7 +119,7 @@ func policyCanary(t *target) *cobra.Command {
 	var percent float64
 	var by, header, reason string
 	cmd := &cobra.Command{
-		Use: "canary NAME REVISION|off", Short: "Let a revision decide for a share of the requests, or end that", Args: cobra.ExactArgs(2),
+		Use: "canary NAME REVISION|off", Short: "Let a revision decide for a share of the requests, or end that; what is not given is reset", Args: cobra.ExactArgs(2),
 		Example: "  routerd policy canary default 3 --percent 5 --by session\n  routerd policy canary default 3 --header x-canary=yes\n  routerd policy canary default off",
 	}
 	cmd.RunE = t.run(func(ctx context.Context, c *call) error {

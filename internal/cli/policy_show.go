@@ -98,7 +98,7 @@ func tally[N uint64 | int](counts map[string]N) string {
 
 func (p *policyInfo) printRollout(w io.Writer) {
 	if c := p.Canary; c != nil {
-		fmt.Fprintf(w, "\ncanary %s, since %s by %s: %d calls\n", cell(c.String()), c.Since.Format(time.RFC3339), cell(c.Who), c.Stats.Calls)
+		fmt.Fprintf(w, "\ncanary %s, since %s by %s: %d calls\n", cell(c.withValue()), c.Since.Format(time.RFC3339), cell(c.Who), c.Stats.Calls)
 	}
 	s := p.Shadow
 	if s == nil {

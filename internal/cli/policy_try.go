@@ -55,13 +55,32 @@ func (c *call) try(ctx context.Context, spec []byte, decisions int) error {
 			known = fmt.Sprintf("it is the same as revision %d", got.Revision)
 		}
 		fmt.Fprintf(w, "policy %s: nothing is kept; %s\ncolumns: %s\n", cell(got.Name), known, cell(strings.Join(got.Columns, ", ")))
-		for _, warn := range got.Warnings {
-			fmt.Fprintln(w, warn.String())
+		if got.Trial == nil {
+			return
 		}
-		if got.Trial != nil {
-			got.Trial.tables(w, names)
+		got.Trial.tables(w, names)
+		if doubts := got.Trial.doubts(); len(doubts) > 0 || len(got.Warnings) > 0 {
+			fmt.Fprintln(w)
+			printWarnings(w, doubts)
 		}
 	})
+}
+
+// doubts warn of recorded decisions for which the specification did not pick:
+// what the trial says holds for the others alone.
+func (t *trial) doubts() []warning {
+	var out []warning
+	faults := 0
+	for _, n := range t.Faults {
+		faults += n
+	}
+	if faults > 0 {
+		out = append(out, warning{Code: "faults", Message: fmt.Sprintf("%d of %d recorded decisions: %s; such requests get the fallback's pick, and that many trip the revision", faults, t.Frames, tally(t.Faults))})
+	}
+	if t.LackingFrames > 0 {
+		out = append(out, warning{Code: "lacking", Message: fmt.Sprintf("%d of %d recorded decisions do not have %s and were not tried: records have the columns that the kept revisions read, so apply without activating, let requests come, and try again", t.LackingFrames, t.Frames, strings.Join(t.Lacking, ", "))})
+	}
+	return out
 }
 
 func (t *trial) tables(w io.Writer, names map[uint64]string) {
@@ -72,9 +91,6 @@ func (t *trial) tables(w io.Writer, names map[uint64]string) {
 	fmt.Fprintf(w, "\ntried on %d recorded decisions against %s\n", t.Frames, base)
 	row(w, "DECIDED", "COMPARED", "AGREED", "DISAGREED", "REGRET", "MAX", "EMPTIED", "LACKING", "FAULTS")
 	row(w, t.Decided, t.Compared, t.Agreed, t.Disagreed, float(t.Regret.Sum), float(t.Regret.Max), t.Emptied, t.LackingFrames, tally(t.Faults))
-	if len(t.Lacking) > 0 {
-		fmt.Fprintf(w, "not recorded: %s\n", cell(strings.Join(t.Lacking, ", ")))
-	}
 	if len(t.Scorers) > 0 {
 		fmt.Fprintln(w)
 		row(w, "SCORER", "SCORED", "DECISIVE")

@@ -49,20 +49,22 @@ func (t *target) client() (*Client, error) {
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil {
 		return nil, usage("--admin-url or %s is not allowed; allowed: http://HOST:PORT without a user name", envURL)
 	}
-	token, err := t.token()
+	token, from, err := t.token()
 	if err != nil {
 		return nil, err
 	}
-	return NewClient(base, token), nil
+	c := NewClient(base, token)
+	c.tokenFrom = from
+	return c, nil
 }
 
 // token reads the token: a file that was named, the environment, the data
-// folder.
-func (t *target) token() (string, error) {
+// folder. from says which.
+func (t *target) token() (token, from string, err error) {
 	file := t.tokenFile
 	if file == "" && t.dataDir == "" {
 		if token := os.Getenv(envToken); token != "" {
-			return strings.TrimSpace(token), nil
+			return strings.TrimSpace(token), envToken, nil
 		}
 	}
 	if file == "" {
@@ -74,10 +76,10 @@ func (t *target) token() (string, error) {
 	}
 	b, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("read admin token: %s is missing; start the router, or give --token-file, --data-dir or %s", file, envToken)
+		return "", "", fmt.Errorf("read admin token: %s is missing; start the router, or give --token-file, --data-dir or %s", file, envToken)
 	}
 	if err != nil {
-		return "", fmt.Errorf("read admin token: %w", err)
+		return "", "", fmt.Errorf("read admin token: %w", err)
 	}
-	return strings.TrimSpace(string(b)), nil
+	return strings.TrimSpace(string(b)), file, nil
 }

@@ -87,7 +87,7 @@ type Plugins struct {
 	MemoryLimit  Bytes    `koanf:"memory_limit" reload:"live" min:"16MiB" max:"64GiB" doc:"Bound of the memory that all instances have mapped for use."`
 	FuelCap      uint64   `koanf:"fuel_cap" reload:"live" min:"10000" max:"1000000000" doc:"Upper bound of the fuel of one call."`
 	Headers      []string `koanf:"headers" reload:"live" doc:"Request headers that modules and canaries may see, in lower case, at most 16; credentials are refused."`
-	ModuleDir    string   `koanf:"module_dir" reload:"restart" doc:"Folder whose files NAME.wasm are the modules NAME, such as a mounted ConfigMap; empty is off. Its files are followed while the router runs."`
+	ModuleDir    string   `koanf:"module_dir" reload:"restart" doc:"Folder whose files NAME.wasm are the modules NAME: a mounted volume or image (a ConfigMap holds at most 1 MiB, and a module of the Go SDK has about 1.9 MB); empty is off. Its files are followed while the router runs."`
 	Guard        string   `koanf:"guard" reload:"live" oneof:"on off" doc:"Whether a faulting policy trips to its fallback."`
 }
 
