@@ -75,7 +75,7 @@ func (t *trial) doubts() []warning {
 		faults += n
 	}
 	if faults > 0 {
-		out = append(out, warning{Code: "faults", Message: fmt.Sprintf("%d of %d recorded decisions: %s; such requests get the fallback's pick, and that many trip the revision", faults, t.Frames, tally(t.Faults))})
+		out = append(out, warning{Code: "faults", Message: fmt.Sprintf("%d of %d recorded decisions: %s; such requests get the fallback's pick, and faults trip a revision", faults, t.Frames, tally(t.Faults))})
 	}
 	if t.LackingFrames > 0 {
 		out = append(out, warning{Code: "lacking", Message: fmt.Sprintf("%d of %d recorded decisions do not have %s and were not tried: records have the columns that the kept revisions read, so apply without activating, let requests come, and try again", t.LackingFrames, t.Frames, strings.Join(t.Lacking, ", "))})
