@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"encoding/json"
 	"math"
 	"testing"
 
@@ -166,5 +167,26 @@ func TestAReplayIsOutsideTheTraffic(t *testing.T) {
 	}
 	if !g.table.Quiet {
 		t.Error("a replay was not quiet")
+	}
+}
+
+func TestACanaryThatWouldRefuseARequestsOverridesLeavesItToTheActiveRevision(t *testing.T) {
+	t.Parallel()
+	knows := scores(1)
+	knows.knows = "sign"
+	active := revision(t, use("module:a"), modules{"module:a": knows})
+	canary := revision(t, use("module:b"), modules{"module:b": scores(1)})
+	h, err := policy.NewHandle(active)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.SetCanary(&policy.Canary{Revision: canary, Percent: 100}); err != nil {
+		t.Fatal(err)
+	}
+	if took(h, policy.Ask{}) != canary {
+		t.Error("a request without overrides did not go to the canary")
+	}
+	if took(h, policy.Ask{Overrides: map[string]json.RawMessage{"sign": json.RawMessage("2")}}) != active {
+		t.Error("the canary took a request that it would refuse")
 	}
 }

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"encoding/json"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -44,6 +45,9 @@ type Ask struct {
 	Session string // empty for none
 	// Header returns a request header that policies may see; nil for none.
 	Header func(name string) string
+	// Overrides are the request's; nil for none. A canary that would refuse them
+	// leaves the request to the active revision.
+	Overrides map[string]json.RawMessage
 }
 
 // Observer hears of decisions that were committed. Observe is called on the
@@ -87,7 +91,7 @@ func (h *Handle) Acquire(ask Ask) Lease {
 		// acquire has been replaced: the next load finds its successor.
 		p := h.now.Load()
 		rev, canary := p.active, false
-		if c := p.canary; c != nil && c.takes(ask) && !c.Revision.tripped.Load() {
+		if c := p.canary; c != nil && c.takes(ask) && !c.Revision.tripped.Load() && c.Revision.CheckOverrides(ask.Overrides) == nil {
 			rev, canary = c.Revision, true
 		}
 		if rev.acquire() {
