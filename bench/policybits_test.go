@@ -119,6 +119,6 @@ func (most) Filter(_ context.Context, _ *policy.Table, keep []byte, _ *policy.St
 	return policy.Answered, nil
 }
 
-func (most) Columns() policy.ColumnSet                           { return policy.ColumnSet{} }
-func (most) CheckOverride(string, json.RawMessage) (bool, error) { return false, nil }
-func (most) Close() error                                        { return nil }
+func (most) Columns() policy.ColumnSet                                   { return policy.ColumnSet{} }
+func (most) CheckOverrides(map[string]json.RawMessage) ([]string, error) { return nil, nil }
+func (most) Close() error                                                { return nil }

@@ -236,7 +236,7 @@ func (s *stage) Score(ctx context.Context, t *policy.Table, scores []float64, r 
 	return policy.Answered, s.score(ctx, t, scores)
 }
 
-func (s *stage) CheckOverride(string, json.RawMessage) (bool, error) { return false, nil }
+func (s *stage) CheckOverrides(map[string]json.RawMessage) ([]string, error) { return nil, nil }
 
 func (s *stage) Close() error {
 	if s.closed != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -161,36 +162,65 @@ func unescapePointer(token string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(token, "~1", "/"), "~0", "~")
 }
 
-// checkOverride tells whether one request may set the value called name.
-func (m *module) checkOverride(c *configuration, name string, raw json.RawMessage) (known bool, err error) {
+// checkOverrides tells whether one request may set values of the configuration,
+// all of them together. known are those that the manifest declares.
+func (m *module) checkOverrides(c *configuration, overrides map[string]json.RawMessage) (known []string, err error) {
+	value := c.value
 	for _, f := range m.manifest.RequestFields {
 		pointer, ok := abi.ConfigPointer(f)
-		if !ok || pointer != "/"+name {
+		if !ok {
 			continue
 		}
-		refused := func(allowed string) error {
-			return &fleet.FieldError{Field: name, Value: clip(string(raw), 80), Allowed: allowed}
+		name := strings.TrimPrefix(pointer, "/")
+		raw, ok := overrides[name]
+		if !ok {
+			continue
 		}
-		v, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
-		if err != nil {
-			return true, refused("a JSON value")
+		v, allowed := overrideValue(raw)
+		if allowed != "" {
+			return nil, &fleet.FieldError{Field: name, Value: clip(string(raw), 80), Allowed: allowed}
 		}
-		switch v.(type) {
-		case json.Number, bool, string:
-		default:
-			return true, refused("a number, a boolean or a string")
-		}
-		if badNumber(v, "") != "" {
-			return true, refused(numberAllowed)
-		}
-		if m.schema != nil {
-			if err := m.schema.validate(replaced(c.value, strings.Split(name, "/"), v), maxOverrideSteps); err != nil {
-				return true, refused(clip(schemaMessage(err), 200))
-			}
-		}
-		return true, nil
+		known = append(known, name)
+		value = replaced(value, strings.Split(name, "/"), v)
 	}
-	return false, nil
+	if m.schema == nil || len(known) == 0 {
+		return known, nil
+	}
+	if err := m.schema.validate(value, maxOverrideSteps); err != nil {
+		return nil, refusedOverrides(known, overrides, err)
+	}
+	return known, nil
+}
+
+// overrideValue reads one override; allowed is empty where it is one.
+func overrideValue(raw json.RawMessage) (v any, allowed string) {
+	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	if err != nil {
+		return nil, "a JSON value"
+	}
+	switch v.(type) {
+	case json.Number, bool, string:
+	default:
+		return nil, "a number, a boolean or a string"
+	}
+	if badNumber(v, "") != "" {
+		return nil, numberAllowed
+	}
+	return v, ""
+}
+
+// refusedOverrides names the override that the schema points at, or all of them
+// where it refuses them together.
+func refusedOverrides(known []string, overrides map[string]json.RawMessage, err error) error {
+	names := slices.Sorted(slices.Values(known))
+	if place := schemaPlace(err); slices.Contains(names, place) {
+		names = []string{place}
+	}
+	values := make([]string, len(names))
+	for i, name := range names {
+		values[i] = clip(string(overrides[name]), 80)
+	}
+	return &fleet.FieldError{Field: strings.Join(names, ", "), Value: clip(strings.Join(values, ", "), 200), Allowed: clip(schemaMessage(err), 200)}
 }
 
 // overridden reads a request's value of a configuration field; ok is false when

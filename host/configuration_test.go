@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -132,18 +133,51 @@ func TestOverrides(t *testing.T) {
 	got := map[string]outcome{}
 	for _, o := range []string{"a=5", "a=11", "a=1e400", "a=1e-400", "a=1e2000000", `a="x"`, "a=[1]", "deep/b=true", "deep/b=3", "zzz=1", "isl_tokens=1"} {
 		name, value, _ := strings.Cut(o, "=")
-		known, err := s.CheckOverride(name, json.RawMessage(value))
+		known, err := s.CheckOverrides(map[string]json.RawMessage{name: json.RawMessage(value)})
 		var fe *fleet.FieldError
 		if err != nil && (!errors.As(err, &fe) || fe.Field != name) {
 			t.Errorf("%s: got %v, want a refusal that names the field", o, err)
 		}
-		got[o] = outcome{known, err != nil}
+		got[o] = outcome{len(known) == 1, err != nil}
 	}
 	want := map[string]outcome{
-		"a=5": {true, false}, "a=11": {true, true}, "a=1e400": {true, true}, "a=1e-400": {true, true}, "a=1e2000000": {true, true}, `a="x"`: {true, true}, "a=[1]": {true, true},
-		"deep/b=true": {true, false}, "deep/b=3": {true, true}, "zzz=1": {}, "isl_tokens=1": {},
+		"a=5": {true, false}, "a=11": {false, true}, "a=1e400": {false, true}, "a=1e-400": {false, true}, "a=1e2000000": {false, true}, `a="x"`: {false, true}, "a=[1]": {false, true},
+		"deep/b=true": {true, false}, "deep/b=3": {false, true}, "zzz=1": {}, "isl_tokens=1": {},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("overrides (-want +got):\n%s", diff)
+	}
+}
+
+// The schema sees the configuration as the request would have it: all of its
+// overrides at once.
+func TestOverridesAreCheckedTogether(t *testing.T) {
+	// Both from 0 to 9; b, where it is above 5, needs a above 5.
+	const both = `,"config_schema":{"type":"object","additionalProperties":false,
+		"properties":{"a":{"type":"number","minimum":0,"maximum":9,"default":1},"b":{"type":"number","minimum":0,"maximum":9,"default":1}},
+		"if":{"properties":{"b":{"exclusiveMinimum":5}}},"then":{"not":{"properties":{"a":{"maximum":5}}}}}`
+	wasm := Guest{Extra: `,"request_fields":["config.a","config.b"]` + both}.Bytes()
+	s := stage(t, newRuntime(t), wasm, "")
+	for overrides, field := range map[string]string{
+		`{"a":9}`:               "",
+		`{"a":9,"b":9}`:         "", // b = 9 alone is refused
+		`{"b":9}`:               "b",
+		`{"a":2,"b":9}`:         "a, b",
+		`{"a":2,"b":10}`:        "b",
+		`{"a":10,"b":1}`:        "a",
+		`{"a":2,"b":3,"zz":99}`: "",
+	} {
+		var o map[string]json.RawMessage
+		if err := json.Unmarshal([]byte(overrides), &o); err != nil {
+			t.Fatal(err)
+		}
+		known, err := s.CheckOverrides(o)
+		refused, _ := errors.AsType[*fleet.FieldError](err)
+		switch {
+		case field == "" && (err != nil || len(known) == 0 || slices.Contains(known, "zz")):
+			t.Errorf("%s: got %v, %v; want it allowed", overrides, known, err)
+		case field != "" && (refused == nil || refused.Field != field || refused.Value == "" || refused.Allowed == ""):
+			t.Errorf("%s: got %v; want a refusal of %s", overrides, err, field)
+		}
 	}
 }

@@ -71,10 +71,10 @@ func (s *stage) as() policy.Stage {
 // Columns is what the manifest declares and this host knows.
 func (s *stage) Columns() policy.ColumnSet { return s.pool.module.columns }
 
-// CheckOverride knows the config.<pointer> request fields of the manifest.
-func (s *stage) CheckOverride(name string, value json.RawMessage) (known bool, err error) {
+// CheckOverrides knows the config.<pointer> request fields of the manifest.
+func (s *stage) CheckOverrides(overrides map[string]json.RawMessage) (known []string, err error) {
 	m := s.pool.module
-	return contained("check override", func() (bool, error) { return m.checkOverride(s.pool.config, name, value) })
+	return contained("check overrides", func() ([]string, error) { return m.checkOverrides(s.pool.config, overrides) })
 }
 
 // SetAuditFailed is Audited's.

@@ -184,6 +184,23 @@ func subschemas(s *jsonschema.Schema) []*jsonschema.Schema {
 	return present
 }
 
+// schemaPlace is where the first thing is that a schema found wrong: the steps
+// of a JSON pointer, empty for the value as a whole.
+func schemaPlace(err error) string {
+	var v *jsonschema.ValidationError
+	if !errors.As(err, &v) {
+		return ""
+	}
+	for len(v.Causes) > 0 {
+		v = v.Causes[0]
+	}
+	steps := slices.Clone(v.InstanceLocation)
+	for i, step := range steps {
+		steps[i] = strings.NewReplacer("~", "~0", "/", "~1").Replace(step)
+	}
+	return strings.Join(steps, "/")
+}
+
 // schemaMessage is the first thing that a schema found wrong, with its place.
 func schemaMessage(err error) string {
 	var v *jsonschema.ValidationError

@@ -72,11 +72,11 @@ func TestSchemasWithinTheBoundLoad(t *testing.T) {
 
 func TestOverrideThatWouldTakeTooLongIsRefused(t *testing.T) {
 	s := stage(t, newRuntime(t), Guest{Extra: `,"request_fields":["config.x"],"config_schema":` + doubling(10)}.Bytes(), "")
-	if _, err := s.CheckOverride("x", json.RawMessage(`"short"`)); err != nil {
+	if _, err := s.CheckOverrides(map[string]json.RawMessage{"x": json.RawMessage(`"short"`)}); err != nil {
 		t.Error(err)
 	}
-	known, err := s.CheckOverride("x", json.RawMessage(`"`+strings.Repeat("x", 60_000)+`"`))
-	if !known || err == nil || !strings.Contains(err.Error(), "too large") {
+	known, err := s.CheckOverrides(map[string]json.RawMessage{"x": json.RawMessage(`"` + strings.Repeat("x", 60_000) + `"`)})
+	if err == nil || !strings.Contains(err.Error(), "too large") {
 		t.Errorf("got %v, %v, want a refusal", known, err)
 	}
 }

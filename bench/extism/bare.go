@@ -208,8 +208,8 @@ func (b *bare) fill(t *policy.Table, f64 []float64) {
 	}
 }
 
-// CheckOverride knows none.
-func (b *bare) CheckOverride(string, json.RawMessage) (bool, error) { return false, nil }
+// CheckOverrides knows none.
+func (b *bare) CheckOverrides(map[string]json.RawMessage) ([]string, error) { return nil, nil }
 
 // Close ends the engine.
 func (b *bare) Close() error { return b.engine.Close(context.Background()) }

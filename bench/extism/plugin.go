@@ -86,8 +86,8 @@ func (p *plugin) input(t *policy.Table) ([]byte, error) {
 	return in, nil
 }
 
-// CheckOverride knows none.
-func (p *plugin) CheckOverride(string, json.RawMessage) (bool, error) { return false, nil }
+// CheckOverrides knows none.
+func (p *plugin) CheckOverrides(map[string]json.RawMessage) ([]string, error) { return nil, nil }
 
 // Close ends the plugin.
 func (p *plugin) Close() error { return p.p.Close(context.Background()) }

@@ -44,8 +44,11 @@ func (s *scripted) Score(_ context.Context, t *policy.Table, scores []float64, r
 	return s.answer(t, scores)
 }
 
-func (s *scripted) CheckOverride(name string, _ json.RawMessage) (bool, error) {
-	return name == s.knows, nil
+func (s *scripted) CheckOverrides(overrides map[string]json.RawMessage) ([]string, error) {
+	if _, ok := overrides[s.knows]; !ok {
+		return nil, nil
+	}
+	return []string{s.knows}, nil
 }
 
 func (s *scripted) Close() error {
@@ -85,9 +88,9 @@ type other struct {
 	closed  int
 }
 
-func (o *other) Columns() policy.ColumnSet                           { return o.columns }
-func (o *other) CheckOverride(string, json.RawMessage) (bool, error) { return false, nil }
-func (o *other) Close() error                                        { o.closed++; return nil }
+func (o *other) Columns() policy.ColumnSet                                   { return o.columns }
+func (o *other) CheckOverrides(map[string]json.RawMessage) ([]string, error) { return nil, nil }
+func (o *other) Close() error                                                { o.closed++; return nil }
 
 // filtering is a filter that a test tells what to answer.
 type filtering struct {

@@ -161,9 +161,19 @@ func leastKept(values []float64, mask []byte) float64 {
 	return least
 }
 
-func (s *kvAware) CheckOverride(name string, value json.RawMessage) (known bool, err error) {
+func (s *kvAware) CheckOverrides(overrides map[string]json.RawMessage) (known []string, err error) {
 	w := s.weights
-	return w.set(name, value)
+	for _, name := range kvAwareNames {
+		value, ok := overrides[name]
+		if !ok {
+			continue
+		}
+		if _, err := w.set(name, value); err != nil {
+			return nil, err
+		}
+		known = append(known, name)
+	}
+	return known, nil
 }
 
 func (s *kvAware) Close() error { return nil }

@@ -31,6 +31,6 @@ func (loraAffinity) Score(_ context.Context, t *Table, scores []float64, _ *Stag
 	return Answered, nil
 }
 
-func (loraAffinity) CheckOverride(string, json.RawMessage) (bool, error) { return false, nil }
+func (loraAffinity) CheckOverrides(map[string]json.RawMessage) ([]string, error) { return nil, nil }
 
 func (loraAffinity) Close() error { return nil }

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/plugins/abi"
@@ -167,22 +169,23 @@ func (p *Pipeline) decideByFallback(ctx context.Context, t *Table, d *Decision) 
 }
 
 // checkOverrides refuses an override that no stage of the pipeline declares or
-// whose value is not allowed.
+// values that are not allowed together.
 func (p *Pipeline) checkOverrides(overrides map[string]json.RawMessage) error {
-	for name, value := range overrides {
-		reached := false
-		for i := range p.stages {
-			known, err := p.stages[i].stage.CheckOverride(name, value)
-			if err != nil {
-				return err
-			}
-			reached = reached || known
+	unknown := maps.Clone(overrides)
+	for i := range p.stages {
+		known, err := p.stages[i].stage.CheckOverrides(overrides)
+		if err != nil {
+			return err
 		}
-		if !reached {
-			return &fleet.FieldError{Field: name, Value: string(value), Allowed: "a name that the active policy's configuration declares"}
+		for _, name := range known {
+			delete(unknown, name)
 		}
 	}
-	return nil
+	if len(unknown) == 0 {
+		return nil
+	}
+	name := slices.Sorted(maps.Keys(unknown))[0]
+	return &fleet.FieldError{Field: name, Value: string(overrides[name]), Allowed: "a name that the active policy's configuration declares"}
 }
 
 func (p *Pipeline) close() error {

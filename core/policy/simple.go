@@ -23,7 +23,7 @@ func (leastLoad) Score(_ context.Context, t *Table, scores []float64, _ *StageRe
 	return Answered, nil
 }
 
-func (leastLoad) CheckOverride(string, json.RawMessage) (bool, error) { return false, nil }
+func (leastLoad) CheckOverrides(map[string]json.RawMessage) ([]string, error) { return nil, nil }
 
 func (leastLoad) Close() error { return nil }
 
@@ -49,6 +49,6 @@ func (roundRobin) Score(_ context.Context, t *Table, scores []float64, _ *StageR
 	return Answered, nil
 }
 
-func (roundRobin) CheckOverride(string, json.RawMessage) (bool, error) { return false, nil }
+func (roundRobin) CheckOverrides(map[string]json.RawMessage) ([]string, error) { return nil, nil }
 
 func (roundRobin) Close() error { return nil }

@@ -89,12 +89,13 @@ func (s softmax) share(scale span, total float64) float64 {
 	return rpmath.Exp(-(scale.distance(total) / s.temperature))
 }
 
-func (softmax) CheckOverride(name string, value json.RawMessage) (known bool, err error) {
-	if name != temperatureName {
-		return false, nil
+func (softmax) CheckOverrides(overrides map[string]json.RawMessage) (known []string, err error) {
+	value, ok := overrides[temperatureName]
+	if !ok {
+		return nil, nil
 	}
 	_, err = numberIn(temperatureName, value, 0, math.MaxFloat64, temperatureAllowed)
-	return true, err
+	return []string{temperatureName}, err
 }
 
 func (softmax) Close() error { return nil }

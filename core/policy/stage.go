@@ -51,10 +51,11 @@ type Effects interface{ Publish() }
 type Stage interface {
 	// Columns is the set that the table must hold. It is fixed at construction.
 	Columns() ColumnSet
-	// CheckOverride tells whether the configuration value called name exists and
-	// may be set to value for one request: known is false for a name that the
-	// stage does not declare, err says what is allowed.
-	CheckOverride(name string, value json.RawMessage) (known bool, err error)
+	// CheckOverrides tells whether one request may set configuration values, by
+	// name, all of them together. known are the names that the stage declares, in
+	// no order; it looks at no others. An error, a *fleet.FieldError, names what is
+	// refused and says what is allowed.
+	CheckOverrides(overrides map[string]json.RawMessage) (known []string, err error)
 	// Close releases what the stage holds; called once, after its last call.
 	Close() error
 }

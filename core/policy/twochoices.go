@@ -35,7 +35,7 @@ func (twoChoices) Pick(_ context.Context, t *Table, totals []float64, _ *StageRe
 	return c, Answered, nil
 }
 
-func (twoChoices) CheckOverride(string, json.RawMessage) (bool, error) { return false, nil }
+func (twoChoices) CheckOverrides(map[string]json.RawMessage) ([]string, error) { return nil, nil }
 
 func (twoChoices) Close() error { return nil }
 
@@ -48,6 +48,6 @@ func (bestTotal) Pick(context.Context, *Table, []float64, *StageReport) (Choice,
 	return Choice{HostDraws: true}, Answered, nil
 }
 
-func (bestTotal) CheckOverride(string, json.RawMessage) (bool, error) { return false, nil }
+func (bestTotal) CheckOverrides(map[string]json.RawMessage) ([]string, error) { return nil, nil }
 
 func (bestTotal) Close() error { return nil }

@@ -264,9 +264,9 @@ func (k keeps) Filter(_ context.Context, _ *policy.Table, keep []byte, _ *policy
 	return policy.Answered, nil
 }
 
-func (keeps) Columns() policy.ColumnSet                           { return policy.ColumnSet{} }
-func (keeps) CheckOverride(string, json.RawMessage) (bool, error) { return false, nil }
-func (keeps) Close() error                                        { return nil }
+func (keeps) Columns() policy.ColumnSet                                   { return policy.ColumnSet{} }
+func (keeps) CheckOverrides(map[string]json.RawMessage) ([]string, error) { return nil, nil }
+func (keeps) Close() error                                                { return nil }
 
 func TestScoreHasTheBitsOfTheBuiltInTwinBehindAFilter(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
