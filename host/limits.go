@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -57,6 +58,49 @@ func (r *Runtime) SetLimits(l Limits) {
 	l.Headers = slices.Clone(l.Headers)
 	r.limits.Store(&l)
 	r.memory.limit.Store(l.MemoryLimit)
+}
+
+// CheckLimits refuses limits that are out of range, and those under which a
+// module that is loaded now could not be loaded again: it would serve until the
+// next restart and not after it. A *fleet.FieldError names the key and the
+// module.
+func (r *Runtime) CheckLimits(l Limits) error {
+	if err := l.Validate(); err != nil {
+		return err
+	}
+	loaded := r.modules.made()
+	slices.SortFunc(loaded, func(a, b *module) int { return cmp.Compare(a.manifest.Name, b.manifest.Name) })
+	for _, m := range loaded {
+		if err := m.fits(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fits tells whether the module could be loaded under l.
+func (m *module) fits(l Limits) error {
+	for _, f := range m.manifest.RequestFields {
+		if name, ok := strings.CutPrefix(f, abi.HeaderPrefix); ok && !slices.Contains(l.Headers, name) {
+			return &fleet.FieldError{
+				Field: "plugins.headers", Value: strings.Join(l.Headers, ", "),
+				Allowed: fmt.Sprintf("a list with %s, which module %s in use reads", name, m.manifest.Name),
+			}
+		}
+	}
+	measured := m.measured.Load()
+	if measured == nil {
+		return nil
+	}
+	for i, used := range measured.Fuel {
+		if tooMuch(used, m.budget(l.FuelCap, measured.Rows[i])) {
+			return &fleet.FieldError{
+				Field: "plugins.fuel_cap", Value: strconv.FormatUint(l.FuelCap, 10),
+				Allowed: fmt.Sprintf("%d or more: module %s in use takes %d fuel for %d rows", used/4*5+5, m.manifest.Name, used, measured.Rows[i]),
+			}
+		}
+	}
+	return nil
 }
 
 // Limits are the limits that hold now. The caller must not change the list.

@@ -126,3 +126,38 @@ func TestStrictOvercommitIsSeenAtTheStart(t *testing.T) {
 		})
 	}
 }
+
+func TestLimitsThatALoadedModuleCannotLiveWithAreRefused(t *testing.T) {
+	r := newRuntime(t, func(c *host.Config) { c.Headers = []string{"x-tier"} })
+	reads := Guest{Name: "reads", Extra: `,"request_fields":["header.x-tier"]`}
+	s := stage(t, r, reads.Bytes(), "")
+	heavy := Guest{Name: "heavy", ScoreTypes: ColumnTypes, Score: Cat(
+		I32(20_000), Set(1), Loop(Get(1), I32(1), Op(I32Sub), Tee(1), BrIf(0)), Column(0),
+	), Extra: `,"limits":{"fuel_base":1000000}`}
+	h := stage(t, r, heavy.Bytes(), "")
+	good := r.Limits()
+	if err := r.CheckLimits(good); err != nil {
+		t.Fatalf("the limits in force are refused: %v", err)
+	}
+	for field, change := range map[string]func(*host.Limits){
+		"plugins.headers":       func(l *host.Limits) { l.Headers = nil },
+		"plugins.fuel_cap":      func(l *host.Limits) { l.FuelCap = 50_000 },
+		"plugins.call_deadline": func(l *host.Limits) { l.CallDeadline = 0 },
+	} {
+		l := good
+		change(&l)
+		var fe *fleet.FieldError
+		if err := r.CheckLimits(l); !errors.As(err, &fe) || fe.Field != field {
+			t.Errorf("got %v, want %s refused", err, field)
+		}
+	}
+	for _, st := range []policy.Scorer{s, h} {
+		if err := st.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	good.Headers, good.FuelCap = nil, 50_000
+	if err := r.CheckLimits(good); err != nil {
+		t.Errorf("with no module in use: %v", err)
+	}
+}

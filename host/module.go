@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strings"
+	"sync/atomic"
 
 	"github.com/tetratelabs/wazero"
 
@@ -26,6 +27,7 @@ type module struct {
 	minPages uint32
 	maxPages uint32 // what an instance's memory may grow to
 	start    bool
+	measured atomic.Pointer[Measure] // by the last self-test; nil before the first
 }
 
 // Info is what inspecting a module tells.

@@ -288,3 +288,16 @@ func rowsOf4(set policy.ColumnSet, seed uint64) *policy.Table {
 	tab.Seed = seed
 	return tab
 }
+
+func TestAHeaderThatACanaryChoosesByStaysOnTheList(t *testing.T) {
+	b := openBench(t, t.TempDir())
+	n := b.put(t, "default", spec("builtin:least-load")).Number
+	b.canary(t, host.CanarySpec{Revision: n, Header: "x-tier", Value: "gold"})
+	var fe *fleet.FieldError
+	if err := b.source.CheckHeaders([]string{"x-team"}); !errors.As(err, &fe) || fe.Field != "plugins.headers" {
+		t.Errorf("got %v, want the list refused", err)
+	}
+	if err := b.source.CheckHeaders([]string{"x-team", "x-tier"}); err != nil {
+		t.Error(err)
+	}
+}

@@ -70,14 +70,18 @@ func (r *Runtime) selfTest(m *module, on []*instance, d draw) (Measure, error) {
 		out.Budget = append(out.Budget, budget)
 	}
 	for i, used := range out.Fuel {
-		if used > out.Budget[i]/5*4 {
+		if tooMuch(used, out.Budget[i]) {
 			base, perRow := out.Declare()
 			return out, refuse(StepSelfTest, abi.EFuel, fmt.Sprintf("%d rows used %d fuel of a budget of %d", out.Rows[i], used, out.Budget[i]),
 				fmt.Sprintf("80 %% of the budget; declare limits fuel_base %d and fuel_per_row %d", base, perRow))
 		}
 	}
+	m.measured.Store(&out)
 	return out, nil
 }
+
+// tooMuch tells whether a test used more than 80 % of a budget.
+func tooMuch(used, budget uint64) bool { return used > budget/5*4 }
 
 // testKind runs the frames of one kind and one size and returns the most fuel
 // that one used.

@@ -103,6 +103,23 @@ func (s *shared[K, V]) leave(key K, e *sharedEntry[V]) error {
 	return s.close(e.value)
 }
 
+// made lists the values that are there now. They may be closed meanwhile.
+func (s *shared[K, V]) made() []V {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []V
+	for _, e := range s.entries {
+		select {
+		case <-e.ready:
+			if e.err == nil && !e.gone {
+				out = append(out, e.value)
+			}
+		default:
+		}
+	}
+	return out
+}
+
 func (s *shared[K, V]) len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -507,6 +507,10 @@ func testHeaders(t *testing.T) {
 	if len(rows) != 1 || rows[0].Total != abi.ID("blue") {
 		t.Errorf("the module saw %v, want the id of blue, %v", rows, abi.ID("blue"))
 	}
+	r.set(func(c *config.Config) { c.Plugins.Headers = nil })
+	if a := r.reload(t); a.status != http.StatusBadRequest || !strings.Contains(a.Error.Message, "plugins.headers") || !strings.Contains(a.Error.Message, "x-team") {
+		t.Errorf("a list that the active policy cannot live with: %+v", a)
+	}
 }
 
 // A policy whose module always traps trips, unless the guard is off.

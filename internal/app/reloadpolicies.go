@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 
@@ -11,13 +12,13 @@ import (
 )
 
 // followLimits has the limits of guest modules follow the configuration.
-func followLimits(r *reloads, rt *host.Runtime) {
+func followLimits(r *reloads, rt *host.Runtime, ps *host.PolicySource) {
 	keys := []string{"plugins.call_deadline", "plugins.pool_wait", "plugins.memory_limit", "plugins.fuel_cap", "plugins.headers"}
 	r.follow(settingsLast, part{keys: keys, prepare: func(_ context.Context, now *config.Config) (prepared, error) {
 		limits, p := rt.Limits(), now.Plugins
 		limits.CallDeadline, limits.PoolWait = p.CallDeadline.Std(), p.PoolWait.Std()
 		limits.MemoryLimit, limits.FuelCap, limits.Headers = int64(p.MemoryLimit), p.FuelCap, p.Headers
-		return settled(func() { rt.SetLimits(limits) }), limits.Validate()
+		return settled(func() { rt.SetLimits(limits) }), cmp.Or(rt.CheckLimits(limits), ps.CheckHeaders(limits.Headers))
 	}})
 }
 
