@@ -41,6 +41,10 @@ func (s *Server) replayDecision(ctx context.Context, x *exchange, ref string) er
 	case err != nil:
 		return err
 	default:
+		out.decided(&got)
+		if got.Refuses {
+			break
+		}
 		out.chosen(&got, rec.Frame, s.workerName(got.Worker.ID))
 		*out.Same = rec.Record.Pick.Worker == got.Worker.ID && rec.Record.Pick.Rank == got.Worker.Rank
 	}
@@ -88,11 +92,16 @@ func (s *Server) emptied(out *decisionAnswer, name string, revision int, why err
 // chosen fills in what a revision chose.
 func (a *decisionAnswer) chosen(got *host.ExplainReport, f *policy.Recording, worker string) {
 	d := got.Decision
-	a.Policy = core.RecordedPolicy{Name: got.Policy, Revision: got.Revision, Digests: append([]string{}, got.Digests...), Stages: append([]policy.StageName{}, got.Stages...)}
 	a.Rows = replayedRows(got, f)
 	a.Tie = core.RecordedTie{Rows: d.Tie.Rows, Draw: d.Tie.Draw}
 	a.Pick = &core.RecordedPick{Worker: got.Worker.ID, Name: worker, Rank: got.Worker.Rank, By: d.By}
-	a.Fuel, a.Fault = d.Fuel, nil
+}
+
+// decided fills in what there is of a decision, chosen or refused.
+func (a *decisionAnswer) decided(got *host.ExplainReport) {
+	d := got.Decision
+	a.Policy = core.RecordedPolicy{Name: got.Policy, Revision: got.Revision, Digests: append([]string{}, got.Digests...), Stages: append([]policy.StageName{}, got.Stages...)}
+	a.Tie, a.Fuel, a.Fault = core.RecordedTie{}, d.Fuel, nil
 	if d.Fault != nil {
 		a.Fault = &core.RecordedFault{Stage: d.Fault.Stage, Code: d.Fault.Code, Reason: d.Fault.Reason, Detail: d.Fault.Detail}
 	}

@@ -1,12 +1,15 @@
 package admin_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/routerd/routerd/core"
 	. "github.com/routerd/routerd/host/wasmtest"
 	"github.com/routerd/routerd/plugins/abi"
 )
@@ -33,6 +36,7 @@ type replayAnswer struct {
 	}
 	Same  *bool
 	Fault *struct{ Stage, Code, Reason, Detail string }
+	Fuel  uint64
 	Us    int
 }
 
@@ -120,6 +124,53 @@ func TestAReplayShowsWhatFiltersDropAndWhatFaults(t *testing.T) {
 }
 
 func ref(revision int) string { return "default@" + string(rune('0'+revision)) }
+
+// What was not decided by the policy is not asked of it either.
+func TestAReplayOfAPinnedRequestIsAnsweredByThePin(t *testing.T) {
+	b := three(t)
+	none := b.stagesOn(t, "none", Guest{Name: "none", Kinds: []string{"filter"}, Filter: Cat(SetMask(0, 0), I32(0))}.Bytes(),
+		`{"filters":[{"use":"module:none","on_empty":"fail"}],"scorers":[{"use":"builtin:least-load"}]}`)
+	zone := b.stagesOn(t, "zone", Guest{Name: "zone", Columns: []string{"label.zone"}}.Bytes(), `{"scorers":[{"use":"module:zone"}]}`)
+	b.selWith(t, "a", func(r *core.Request) { r.Pin = &core.Pin{Name: "w2"} })
+	for _, revision := range []int{1, 2, none, zone} {
+		got := b.replayed(t, "a", ref(revision))
+		if !*got.Same || got.Fault != nil || got.Pick == nil || got.Pick.By != "pin" || got.Pick.Name != "w2" || got.Fuel != 0 || len(got.Rows) != 1 || got.Rows[0].Mask != 1 {
+			t.Errorf("revision %d: got %+v, pick %+v, fault %+v", revision, got, got.Pick, got.Fault)
+		}
+	}
+}
+
+func TestAReplayOfARevisionThatFailsTheRequestPicksNobody(t *testing.T) {
+	b := three(t)
+	fails := b.stagesOn(t, "traps", trapsFor1(), `{"scorers":[{"use":"module:traps","on_error":"fail"}]}`)
+	b.call(t, "PUT", "/v1/policies/default", `{"scorers":[{"use":"module:traps"}]}`).into(t, http.StatusCreated, nil)
+	b.sel(t, "a", 16)
+	got := b.replayed(t, "a", ref(fails))
+	if got.Pick != nil || *got.Same || got.Fault == nil || got.Fault.Code != "E_TRAP" || got.Fuel == 0 || got.Policy.Revision != fails || len(got.Policy.Stages) != 2 {
+		t.Errorf("got %+v, fault %+v", got, got.Fault)
+	}
+	got = b.replayed(t, "a", ref(fails+1))
+	if got.Pick == nil || got.Pick.By != "fallback" || got.Fault == nil || got.Fuel == 0 {
+		t.Errorf("got %+v, fault %+v: want the fallback and the fuel of the call that trapped", got, got.Fault)
+	}
+}
+
+// With that revision the request would have been refused.
+func TestAReplayNamesAnOverrideThatTheRevisionDoesNotTake(t *testing.T) {
+	b := three(t)
+	takes := b.stagesOn(t, "takes", Guest{Name: "takes", Extra: `,"request_fields":["config.sign"],"config_schema":{"type":"object","properties":{"sign":{"type":"number","default":1}}}`}.Bytes(),
+		`{"scorers":[{"use":"module:takes","config":{"sign":1}}]}`)
+	b.call(t, "POST", "/v1/policies/default/activate", fmt.Sprintf(`{"revision":%d}`, takes)).into(t, http.StatusOK, nil)
+	b.selWith(t, "a", func(r *core.Request) { r.Overrides = map[string]json.RawMessage{"sign": json.RawMessage("2")} })
+	if got := b.replayed(t, "a", ref(takes)); !*got.Same {
+		t.Errorf("got %+v", got)
+	}
+	a := b.call(t, "GET", "/v1/decisions/a?policy=default@2", nil)
+	a.refused(t, http.StatusConflict, "conflict", `override \"sign\"`)
+	if f := a.failure(t); f.Details.Step != "overrides" || f.Details.Item != "sign" || f.Details.Allowed == "" {
+		t.Errorf("got %+v", f.Details)
+	}
+}
 
 func TestAReplayNamesWhatIsWrong(t *testing.T) {
 	b := three(t)

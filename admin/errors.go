@@ -120,6 +120,9 @@ func classified(err error) *failure {
 			Step: "columns", Item: strings.Join(e.Columns, ", "), Allowed: "a revision that reads only what was recorded",
 		}}
 	}
+	if e, ok := errors.AsType[*host.OverrideError](err); ok {
+		return &failure{Code: CodeConflict, Message: err.Error(), Details: Details{Step: "overrides", Item: clip(e.Override), Allowed: e.Allowed}}
+	}
 	for _, known := range []struct {
 		is   error
 		code Code

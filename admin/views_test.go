@@ -19,11 +19,19 @@ import (
 // sel books one request and returns who serves it.
 func (b *bench) sel(t testing.TB, id string, tokens int) *core.Selection {
 	t.Helper()
+	return b.selWith(t, id, func(r *core.Request) { r.Prompt.Count = tokens })
+}
+
+// selWith books for the request that change makes.
+func (b *bench) selWith(t testing.TB, id string, change func(*core.Request)) *core.Selection {
+	t.Helper()
 	seed := uint64(1)
-	s, err := b.core.Select(t.Context(), &core.Request{
+	req := &core.Request{
 		Kind: core.Book, SelectionID: id, Surface: "test", RequestID: id, Seed: &seed,
-		Partition: fleet.PartitionKey{Model: "m", Group: "default"}, Prompt: core.Prompt{Count: tokens},
-	})
+		Partition: fleet.PartitionKey{Model: "m", Group: "default"}, Prompt: core.Prompt{Count: 16},
+	}
+	change(req)
+	s, err := b.core.Select(t.Context(), req)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -128,6 +128,9 @@ func (d *decision) who() string {
 	case "fallback":
 		return "the fallback chose, the policy did not"
 	case "":
+		if f := d.Fault; f != nil && f.Code != "" { // that filters leave nothing has no code
+			return "it fails the request"
+		}
 		return "its filters leave nothing"
 	}
 	for _, s := range d.Policy.Stages {

@@ -100,6 +100,9 @@ func TestADecisionIsPrintedBesideAnotherRevisions(t *testing.T) {
 	if err := json.Unmarshal([]byte(r.run(t, "decisions two --policy default@2 --output json")), &got); err != nil || got.Same == nil || *got.Same {
 		t.Errorf("got %+v, %v", got, err)
 	}
+	r.run(t, "module put traps %q", r.file(t, "t.wasm", Guest{Name: "traps", Score: Cat(Get(0), Load32(abi.OffRows), I32(2), Op(I32Eq), If(Op(Unreachable)), Column(0)), ScoreTypes: ColumnTypes}.Bytes()))
+	r.run(t, "policy apply default %q", r.file(t, "t.yaml", []byte("scorers: [{use: 'module:traps', on_error: fail}]\n")))
+	contains(t, r.run(t, "decisions two --policy default@5"), "policy default@5 would pick nobody, another: it fails the request; stage module:traps faulted: E_TRAP", "* picked")
 	if err := r.fails(t, "decisions two --policy default@9"); !strings.Contains(err.Error(), "revision 9") {
 		t.Errorf("got %v", err)
 	}
