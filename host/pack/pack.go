@@ -11,8 +11,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/host"
 	"github.com/routerd/routerd/plugins/abi"
 )
@@ -40,10 +43,11 @@ type Report struct {
 // is there. The manifest's fuel limits become twice what the frames of the
 // self-test used: one configuration was measured, so that a limit that the
 // manifest declares itself stays when it is larger. Its memory and row limits
-// stay. config is what the module is configured with meanwhile; nil for {}. The
+// stay. Request headers that the manifest reads are allowed meanwhile, except those
+// that no router may list. config is what the module is configured with meanwhile; nil for {}. The
 // module is compiled and run in this process: it is the caller's own, not a
-// stranger's. An error is a *host.LoadError or *abi.ManifestError where the
-// module or manifest is at fault.
+// stranger's. An error is a *host.LoadError, *abi.ManifestError or
+// *fleet.FieldError where the module or manifest is at fault.
 func Pack(ctx context.Context, wasm, manifest []byte, config json.RawMessage) ([]byte, *Report, error) {
 	m, err := abi.ParseManifest(manifest)
 	if err != nil {
@@ -58,7 +62,11 @@ func Pack(ctx context.Context, wasm, manifest []byte, config json.RawMessage) ([
 	if err != nil {
 		return nil, nil, err
 	}
-	measured, err := measure(ctx, trial, config)
+	headers, err := headersOf(m)
+	if err != nil {
+		return nil, nil, fmt.Errorf("pack module: %w", err)
+	}
+	measured, err := measure(ctx, trial, config, headers)
 	if err != nil {
 		return nil, nil, fmt.Errorf("pack module: measure: %w", err)
 	}
@@ -113,8 +121,26 @@ func sealed(wasm []byte, m *abi.Manifest) ([]byte, error) {
 	return out, nil
 }
 
-func measure(ctx context.Context, wasm []byte, config json.RawMessage) (m host.Measure, err error) {
+// headersOf names the request headers that the manifest reads: the router that the
+// module is for must list them, the one that measures it lists what it needs.
+// One that no router may list is a *fleet.FieldError.
+func headersOf(m *abi.Manifest) (names []string, err error) {
+	for i, f := range m.RequestFields {
+		name, ok := strings.CutPrefix(f, abi.HeaderPrefix)
+		if !ok || slices.Contains(names, name) {
+			continue
+		}
+		names = append(names, name)
+		if allowed := abi.HeaderRefused(names, len(names)-1); allowed != "" {
+			return nil, &fleet.FieldError{Field: fmt.Sprintf("request_fields[%d]", i), Value: f, Allowed: allowed}
+		}
+	}
+	return names, nil
+}
+
+func measure(ctx context.Context, wasm []byte, config json.RawMessage, headers []string) (m host.Measure, err error) {
 	cfg := host.DefaultConfig()
+	cfg.Headers = headers
 	cfg.FuelCap, cfg.CallDeadline = abi.MaxFuelBase, 10*time.Second
 	rt, err := host.New(cfg, slog.New(slog.DiscardHandler), nil)
 	if err != nil {

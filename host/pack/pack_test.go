@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 
@@ -127,6 +128,28 @@ func TestEveryKindIsMeasured(t *testing.T) {
 		}
 		if err := s.Close(); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// The operator's list is the router's; that the module can be packed is no leave
+// to read the header.
+func TestPackRunsAModuleThatReadsHeaders(t *testing.T) {
+	plain := wasmtest.Guest{Manifest: "-"}.Bytes()
+	reads := func(fields string) []byte {
+		return []byte(strings.Replace(manifest, `"limits"`, `"request_fields":[`+fields+`],"limits"`, 1))
+	}
+	wasm, _, err := pack.Pack(context.Background(), plain, reads(`"isl_tokens","header.x-tier","header.x-team"`), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := host.Inspect(wasm)
+	if err != nil || !slices.Contains(info.Manifest.RequestFields, "header.x-tier") {
+		t.Errorf("got %+v, %v", info, err)
+	}
+	for _, name := range []string{"authorization", "cookie", "x-routerd-pin"} {
+		if _, _, err := pack.Pack(context.Background(), plain, reads(`"header.`+name+`"`), nil); err == nil || !strings.Contains(err.Error(), "request_fields[0]") || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: got %v", name, err)
 		}
 	}
 }
