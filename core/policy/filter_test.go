@@ -160,15 +160,98 @@ func TestBytesOfRowsThatWereDroppedAreNotRead(t *testing.T) {
 	}
 }
 
-func TestFallbackScoresEveryRow(t *testing.T) {
+// trappingFilter faults when it is called, as trappingPicker does.
+func trappingFilter() *filtering {
+	return &filtering{answer: func(*policy.Table, []byte) (policy.Verdict, error) { f := *trap; return 0, &f }}
+}
+
+func trappingPicker() *picking {
+	return &picking{answer: func(*policy.Table, []float64) (policy.Choice, policy.Verdict, error) {
+		f := *trap
+		return policy.Choice{}, 0, &f
+	}}
+}
+
+func TestFallbackDecidesAmongWhatTheFiltersHaveKept(t *testing.T) {
+	src := func() modules {
+		return modules{
+			"module:f": keeps("0111"), "module:g": keeps("1011"), "module:none": keeps("0000"), "module:byte": keeps("0070"),
+			"module:ft": trappingFilter(), "module:s": scores(1, 2, 3, 4), "module:st": faulty(*trap), "module:pt": trappingPicker(),
+		}
+	}
+	for name, c := range map[string]struct {
+		filters []string
+		scorer  string
+		picker  string
+		skip    int // the filter whose on_error is skip, from 1
+		mask    string
+		by      []int16 // of masked rows, in order
+		row     int
+		totals  []float64
+	}{
+		"a scorer faults":           {[]string{"f"}, "st", "", 0, "0111", []int16{0}, 1, []float64{0, 0, -1, -2}},
+		"a picker faults":           {[]string{"f", "g"}, "s", "pt", 0, "0011", []int16{0, 1}, 2, []float64{0, 0, 0, -1}},
+		"the second filter faults":  {[]string{"f", "ft", "g"}, "s", "", 0, "0111", []int16{0}, 1, []float64{0, 0, -1, -2}},
+		"a bad mask is no verdict":  {[]string{"g", "byte"}, "s", "", 0, "1011", []int16{0}, 0, []float64{0, 0, -1, -2}},
+		"the first filter faults":   {[]string{"ft", "f"}, "s", "", 0, "all", nil, 0, []float64{0, -1, -2, -3}},
+		"a skipped filter, scorer":  {[]string{"ft", "g"}, "st", "", 1, "1011", []int16{1}, 0, []float64{0, 0, -1, -2}},
+		"an ignored filter, scorer": {[]string{"f", "none"}, "st", "", 0, "0111", []int16{0}, 1, []float64{0, 0, -1, -2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var filters []string
+			for _, f := range c.filters {
+				filters = append(filters, "module:"+f)
+			}
+			spec := filtered(filters, []string{"module:" + c.scorer}, func(s *policy.Spec) {
+				s.Fallback = "builtin:round-robin"
+				if c.skip > 0 {
+					s.Filters[c.skip-1].OnError = "skip"
+				}
+				if c.picker != "" {
+					s.Picker = picker("module:" + c.picker)
+				}
+			})
+			rev := revision(t, spec, src())
+			d := decided(t, rev, 4)
+			var by []int16
+			for row := range d.Mask {
+				if d.Mask[row] == 0 {
+					by = append(by, d.MaskedBy[row])
+				}
+			}
+			if d.By != policy.ByFallback || d.Row != c.row || mask(d) != c.mask || d.Fault == nil {
+				t.Errorf("got row %d by %s, mask %s, fault %v; want row %d, mask %s", d.Row, d.By, mask(d), d.Fault, c.row, c.mask)
+			}
+			if diff := cmp.Diff(c.by, by); diff != "" {
+				t.Errorf("masked by (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(c.totals, d.Totals); diff != "" {
+				t.Errorf("totals (-want +got):\n%s", diff)
+			}
+			var again policy.Decision
+			tb := table(4, rev.Columns())
+			if err := rev.Replay(t.Context(), tb, &again); err == nil {
+				t.Fatal("replayed without the fault")
+			}
+			rev.ReplayFallback(t.Context(), tb, &again)
+			if again.Row != d.Row || again.Tie != d.Tie || again.By != d.By || mask(&again) != mask(d) || !cmp.Equal(again.Totals, d.Totals) || !cmp.Equal(again.MaskedBy, d.MaskedBy) {
+				t.Errorf("replayed: got row %d, mask %s by %v, totals %v; want %d, %s by %v, %v",
+					again.Row, mask(&again), again.MaskedBy, again.Totals, d.Row, mask(d), d.MaskedBy, d.Totals)
+			}
+		})
+	}
+}
+
+func TestTheCallThatTripsKeepsItsFiltersAndTheNextAsksNone(t *testing.T) {
 	spec := filtered([]string{"module:f"}, []string{"module:s"}, func(s *policy.Spec) { s.Fallback = "builtin:round-robin" })
 	rev := revision(t, spec, modules{"module:f": keeps("0011"), "module:s": faulty(*trap)})
-	d := decided(t, rev, 4)
-	if d.By != policy.ByFallback || d.Row != 0 || mask(d) != "all" {
-		t.Errorf("got row %d by %s, mask %s; want row 0 by the fallback and no mask", d.Row, d.By, mask(d))
+	var got []string
+	for range 4 {
+		d := decided(t, rev, 4)
+		got = append(got, fmt.Sprintf("%d %s %v", d.Row, mask(d), d.Tripped))
 	}
-	if diff := cmp.Diff([]float64{0, -1, -2, -3}, d.Totals); diff != "" {
-		t.Errorf("totals (-want +got):\n%s", diff)
+	if diff := cmp.Diff([]string{"2 0011 false", "2 0011 false", "2 0011 true", "0 all false"}, got); diff != "" {
+		t.Errorf("row, mask, tripped (-want +got):\n%s", diff)
 	}
 }
 

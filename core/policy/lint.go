@@ -14,8 +14,8 @@ import (
 const (
 	// WarnWeight: a weight that can never change a decision.
 	WarnWeight = "weight_never_decides"
-	// WarnOpen: a filter after whose fault, or whose verdict on all candidates,
-	// what it is there to drop can be picked.
+	// WarnOpen: when a filter faults, or drops every candidate, or when the
+	// revision has tripped, what the filter is there to drop can be picked.
 	WarnOpen = "filter_fails_open"
 )
 
@@ -38,7 +38,7 @@ type StageFacts struct {
 }
 
 // Lint tells what about a specification can be proven to be of no effect, and
-// which filters fail open. Of modules it knows what about says, which may be nil
+// how its filters fail open, which each does when the revision has tripped. Of modules it knows what about says, which may be nil
 // or answer false. A specification that is not valid has no warnings. Trial has
 // the other half: which terms decided nothing on recorded requests.
 func Lint(spec Spec, about func(use string) (StageFacts, bool)) []Warning {
@@ -89,11 +89,12 @@ func (l *linter) facts(use string) (f StageFacts, ok bool) {
 
 func (l *linter) filter(field string, f FilterSpec) {
 	if f.OnError != onErrorFail {
-		l.warn(WarnOpen, field, "on_error is %s: when %s faults, candidates that it would have dropped can be picked; hard limits belong in eligibility, or on_error is fail", f.OnError, f.Use)
+		l.warn(WarnOpen, field, "on_error is %s: when %s faults, candidates that it would have dropped can be picked; hard limits belong in eligibility", f.OnError, f.Use)
 	}
 	if f.OnEmpty == onEmptyIgnore {
-		l.warn(WarnOpen, field, "on_empty is ignore: when %s drops every candidate, its verdict is left out; hard limits belong in eligibility, or on_empty is fail", f.Use)
+		l.warn(WarnOpen, field, "on_empty is ignore: when %s drops every candidate, its verdict is left out; hard limits belong in eligibility", f.Use)
 	}
+	l.warn(WarnOpen, field, "a revision that has tripped runs no filters: its fallback can pick what %s would have dropped; hard limits belong in eligibility", f.Use)
 }
 
 // term is one scorer's part of a total.

@@ -149,7 +149,7 @@ func (c *modelCase) model() (o outcome) {
 				o.err = "fault"
 				return o
 			}
-			o.by, o.row = policy.ByFallback, 0
+			o.by, o.row = policy.ByFallback, o.kept[0]
 			return o
 		}
 		for row, v := range modelNormalise(s.normalise, given) {
@@ -249,7 +249,7 @@ func checkModel(t *testing.T, seed uint64, d *policy.Decision) {
 		if math.IsNaN(v) || math.Abs(v) > policy.MaxScore {
 			t.Fatalf("seed %d: the total of row %d is %v", seed, row, v)
 		}
-		if kept := slices.Contains(want.kept, row); d.By == policy.ByPolicy && (v != want.totals[row] || (len(d.Mask) == 0 || d.Mask[row] == 1) != kept) {
+		if kept := slices.Contains(want.kept, row); d.By == policy.ByPolicy && v != want.totals[row] || (len(d.Mask) == 0 || d.Mask[row] == 1) != kept {
 			t.Fatalf("seed %d, row %d: got total %v, mask %v; want %v, kept %v\n%+v", seed, row, v, d.Mask, want.totals[row], kept, c)
 		}
 	}

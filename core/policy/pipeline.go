@@ -149,23 +149,28 @@ func (e *stageFailure) Error() string { return e.fault.Error() }
 func (e *stageFailure) Unwrap() error { return e.fault }
 
 // decideByFallback fills d from the fallback alone, keeping fault, fuel and
-// counts of what ran before. It scores every row of the table: which rows may
-// serve at all is the host's to say and holds, while filters are part of the
-// policy that is not followed.
+// counts of what ran before. It decides among the rows that the filters which ran
+// have kept: a filter never readmits. What a whole policy dropped goes with the
+// rest of its answer; where no filter ran every row of the table is scored.
 func (p *Pipeline) decideByFallback(ctx context.Context, t *Table, d *Decision) {
 	d.By = ByFallback
-	d.unmask(t)
+	if p.whole != nil {
+		d.unmask(t)
+	}
 	clear(d.StageScores)
 	d.report = StageReport{}
 	// A built-in scorer neither fails nor looks at ctx.
 	_, _ = p.fallback.Score(context.WithoutCancel(ctx), t, d.Totals, &d.report)
 	for i, v := range d.Totals {
-		if v != v {
+		switch {
+		case !t.Kept(i):
+			v = 0
+		case v != v:
 			v = -MaxScore
 		}
 		d.Totals[i] = clamp(v + 0)
 	}
-	d.Row, d.Tie = best(d.Totals, t.Seed)
+	d.Row, d.Tie = bestKept(d.Totals, t.mask, t.Seed)
 }
 
 // checkOverrides refuses an override that no stage of the pipeline declares or

@@ -145,11 +145,11 @@ func (r *Revision) CheckOverrides(overrides map[string]json.RawMessage) error {
 }
 
 // Decide picks a row of t, which must have at least one. A fault is answered
-// by the fallback and reported in d, unless the stage's on_error says
-// otherwise; with "fail" the *Fault is the error. A filter that must not drop
-// every candidate and did is an error that wraps ErrEmptied. When ctx ends by
-// ErrOutOfTime the fallback decides; when it ends otherwise its cause is the
-// error and d is not to be read. The caller holds a reference.
+// by the fallback, among the rows that the filters before it have kept, and
+// reported in d, unless the stage's on_error says otherwise; with "fail" the *Fault is the error. A filter that must not drop
+// every candidate and did is an *EmptiedError. With these two errors d tells how
+// far the pipeline came. When ctx ends by ErrOutOfTime the fallback decides; when
+// it ends otherwise its cause is the error and d is not to be read. The caller holds a reference.
 func (r *Revision) Decide(ctx context.Context, t *Table, d *Decision) error {
 	if r.tripped.Load() {
 		d.reset(t, r.pipeline.scoring())
@@ -198,11 +198,16 @@ func (r *Revision) Replay(ctx context.Context, t *Table, d *Decision) error {
 	return r.replay(ctx, t, d, -1)
 }
 
-// ReplayFallback decides by the fallback alone, as a tripped revision does, but
-// outside the traffic: the counts do not hear of it.
+// ReplayFallback decides by the fallback alone, outside the traffic: the counts
+// do not hear of it. Where Replay has just returned a fault for t and d, which are
+// as it left them, it decides as Decide does after that fault, among the rows that
+// the filters before it have kept; else as a tripped revision does, which asks no
+// filter.
 func (r *Revision) ReplayFallback(ctx context.Context, t *Table, d *Decision) {
 	t.Quiet = true
-	d.reset(t, r.pipeline.scoring())
+	if d.Fault == nil || len(d.Totals) != t.Len() {
+		d.reset(t, r.pipeline.scoring())
+	}
 	r.pipeline.decideByFallback(ctx, t, d)
 }
 
