@@ -218,10 +218,13 @@ func parseQuery(raw string, known []param) (url.Values, error) {
 	return values, nil
 }
 
-// flag reads a query parameter that is true or false.
+// flag reads a query parameter that is true or false; false where it is not given.
 func (x *exchange) flag(name string) (bool, error) {
+	if !x.query.Has(name) {
+		return false, nil
+	}
 	switch v := x.query.Get(name); v {
-	case "", "false", "0":
+	case "false", "0":
 		return false, nil
 	case "true", "1":
 		return true, nil

@@ -3,7 +3,10 @@ package admin
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"strings"
 
 	"github.com/valyala/fasthttp"
@@ -90,8 +93,10 @@ func (s *Server) putModule(ctx context.Context, x *exchange) error {
 	// is shared with whoever uses the same module.
 	body := bytes.Clone(x.rc.Request.Body())
 	x.digest = host.Digest(body)
-	if err := declared(x.query.Get("sha256"), x.digest); err != nil {
-		return err
+	if x.query.Has("sha256") {
+		if err := declared(x.query.Get("sha256"), x.digest); err != nil {
+			return err
+		}
 	}
 	done, err := s.parts.Modules.Put(ctx, x.name, body, dry)
 	if err != nil {
@@ -102,25 +107,20 @@ func (s *Server) putModule(ctx context.Context, x *exchange) error {
 	return x.reply(putStatus(done.Created), v)
 }
 
-// declared compares the digest that the caller declared, if any, with what the
-// bytes have.
-func declared(query, have string) error {
-	want := wantedDigest(query)
-	if want == "" || want == have {
+// declared compares the digest that the caller declared with what the bytes have.
+func declared(text, have string) error {
+	const prefix = "sha256:"
+	digits := strings.ToLower(strings.TrimPrefix(text, prefix))
+	if sum, err := hex.DecodeString(digits); err != nil || len(sum) != sha256.Size {
+		return invalid("query parameter sha256", fmt.Sprintf("%q is not allowed", clip(text)), `64 hexadecimal digits, with or without "sha256:"`)
+	}
+	if prefix+digits == have {
 		return nil
 	}
 	return &failure{
 		Code: Code(abi.EDigest), Message: "the bytes do not have the declared digest",
-		Details: Details{Step: host.StepDigest, Item: have, Allowed: clip(want)},
+		Details: Details{Step: host.StepDigest, Item: have, Allowed: prefix + digits},
 	}
-}
-
-// wantedDigest reads ?sha256=, with or without its prefix.
-func wantedDigest(v string) string {
-	if v == "" || strings.HasPrefix(v, "sha256:") {
-		return v
-	}
-	return "sha256:" + strings.ToLower(v)
 }
 
 func putStatus(created bool) int {

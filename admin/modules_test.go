@@ -168,17 +168,24 @@ func TestP5_OtherBytesThanDeclaredAreRefused(t *testing.T) {
 	before := files(t, b.dir)
 	other := strings.TrimPrefix(host.Digest(guest("other")), "sha256:")
 	b.call(t, "PUT", "/v1/modules/declared?sha256="+other, guest("declared")).refused(t, http.StatusUnprocessableEntity, "E_DIGEST", other)
-	for _, bad := range []string{"12", "sha256:xyz", strings.Repeat("g", 64)} {
-		if a := b.call(t, "PUT", "/v1/modules/declared?sha256="+bad, guest("declared")); a.status != http.StatusBadRequest && a.status != http.StatusUnprocessableEntity {
-			t.Errorf("%q: got %+v", bad, a)
+	for _, bad := range []string{"", "sha256:", "12", "sha256:xyz", strings.Repeat("g", 64), other + "0", other[1:], "sha512:" + other, "sha256:sha256:" + other} {
+		a := b.call(t, "PUT", "/v1/modules/declared?sha256="+bad, guest("declared"))
+		a.refused(t, http.StatusBadRequest, "invalid", "64 hexadecimal digits")
+		if f := a.failure(t); f.Details.Item != "query parameter sha256" {
+			t.Errorf("%q: got %+v", bad, f)
 		}
+	}
+	for _, empty := range []string{"/v1/modules/declared?dry_run=", "/v1/modules/declared?dry_run"} {
+		b.call(t, "PUT", empty, guest("declared")).refused(t, http.StatusBadRequest, "invalid", "query parameter dry_run")
 	}
 	if diff := cmp.Diff(before, files(t, b.dir)); diff != "" {
 		t.Errorf("files changed (-before +after)\n%s", diff)
 	}
 	own := host.Digest(guest("declared"))
 	b.call(t, "PUT", "/v1/modules/declared?sha256="+own, guest("declared")).into(t, http.StatusCreated, nil)
-	b.call(t, "PUT", "/v1/modules/declared?sha256="+strings.ToUpper(own[7:]), guest("declared")).into(t, http.StatusOK, nil)
+	for _, same := range []string{strings.ToUpper(own[7:]), "sha256:" + strings.ToUpper(own[7:])} {
+		b.call(t, "PUT", "/v1/modules/declared?sha256="+same, guest("declared")).into(t, http.StatusOK, nil)
+	}
 }
 
 func TestP6_TheSameBytesAreStoredOnce(t *testing.T) {

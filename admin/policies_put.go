@@ -96,12 +96,13 @@ func ofBody(err error) error {
 	return err
 }
 
-// number reads a query parameter that is a whole number.
+// number reads a query parameter that is a whole number; unless is where it is not
+// given.
 func (x *exchange) number(name string, unless, least, most int) (int, error) {
-	v := x.query.Get(name)
-	if v == "" {
+	if !x.query.Has(name) {
 		return unless, nil
 	}
+	v := x.query.Get(name)
 	n, err := strconv.Atoi(v)
 	if err != nil || n < least || n > most {
 		return 0, invalid("query parameter "+name, fmt.Sprintf("%q is not allowed", clip(v)), fmt.Sprintf("%d to %d", least, most))

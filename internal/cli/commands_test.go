@@ -26,6 +26,13 @@ func TestModulesArePutListedAndRemoved(t *testing.T) {
 	has(t, r.run(t, "module put mine %q --dry-run", file), "NAME DIGEST SIZE KINDS COLUMNS CHECKED", "mine "+digest)
 	has(t, r.run(t, "module list"), "NAME DIGEST SIZE SOURCE SINCE")
 	has(t, r.run(t, "module put mine %q --sha256 "+digest, file), "NAME DIGEST", "mine "+digest)
+	has(t, r.run(t, "module put mine %q --sha256 "+strings.ToUpper(digest[7:]), file), "NAME DIGEST", "mine "+digest)
+	for _, bad := range []string{"", "sha256:", digest[:20], digest + "0"} {
+		var wrong *cli.UsageError
+		if err := r.fails(t, "module put other %q --sha256 %q", file, bad); !errors.As(err, &wrong) || !strings.Contains(err.Error(), "--sha256") || !strings.Contains(err.Error(), "64 hexadecimal digits") {
+			t.Errorf("%q: got %v", bad, err)
+		}
+	}
 	has(t, r.run(t, "module list"), "NAME DIGEST", "mine "+digest[:19]+" ")
 	var got struct{ Modules []struct{ Name string } }
 	if err := json.Unmarshal([]byte(r.run(t, "module list --output json")), &got); err != nil || got.Modules[0].Name != "mine" {

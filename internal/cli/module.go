@@ -2,6 +2,8 @@ package cli
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"net/url"
@@ -73,13 +75,19 @@ func modulePut(t *target) *cobra.Command {
 	c := &cobra.Command{
 		Use: "put NAME FILE", Short: "Check a module and store it under a name", Args: cobra.ExactArgs(2),
 		Example: "  routerd module put kv-aware dist/plugins/kv-aware.wasm",
-		RunE: t.run(func(ctx context.Context, c *call) error {
+	}
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		given := cmd.Flags().Changed("sha256")
+		return t.run(func(ctx context.Context, c *call) error {
+			if given && !isDigest(digest) {
+				return usage(`--sha256: %q is not allowed; allowed: 64 hexadecimal digits, with or without "sha256:"`, clip(digest))
+			}
 			wasm, err := c.read(c.args[1])
 			if err != nil {
 				return err
 			}
 			query := url.Values{}
-			if digest != "" {
+			if given {
 				query.Set("sha256", digest)
 			}
 			if dry {
@@ -93,11 +101,26 @@ func modulePut(t *target) *cobra.Command {
 				row(w, "NAME", "DIGEST", "SIZE", "KINDS", "COLUMNS", "CHECKED")
 				row(w, m.Name, m.Digest, m.Size, strings.Join(m.Kinds, ","), strings.Join(m.Columns, ","), m.Checked)
 			})
-		}),
+		})(cmd, args)
 	}
-	c.Flags().StringVar(&digest, "sha256", "", "digest that the bytes must have")
+	c.Flags().StringVar(&digest, "sha256", "", "digest that the bytes must have, 64 hexadecimal digits")
 	c.Flags().BoolVar(&dry, "dry-run", false, "take it through the whole load pipeline, keep nothing")
 	return c
+}
+
+// isDigest tells whether a text can be the digest of a module.
+func isDigest(text string) bool {
+	sum, err := hex.DecodeString(strings.TrimPrefix(text, "sha256:"))
+	return err == nil && len(sum) == sha256.Size
+}
+
+// clip bounds how much of a value an error repeats.
+func clip(s string) string {
+	const most = 80
+	if len(s) > most {
+		return strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return s
 }
 
 // read reads a file; - is standard input.
