@@ -63,6 +63,7 @@ type SelectionCore struct {
 
 	reservations reserve.Book
 	decisions    *DecisionLog
+	failures     sampler       // of those that are logged as warnings
 	numbers      atomic.Uint64 // of decisions
 	generations  atomic.Uint64 // of worker records
 	closed       atomic.Bool
@@ -86,7 +87,7 @@ func New(cfg Config, host SelectionHost, policies SelectionPolicySource, index K
 	}
 	c := &SelectionCore{
 		cfg: cfg, host: host, policies: policies, index: index, log: log,
-		decisions: newDecisionLog(&cfg),
+		decisions: newDecisionLog(&cfg), failures: newSampler(1),
 		preparing: map[fleet.PartitionKey]chan struct{}{},
 		prepared:  map[fleet.PartitionKey]*Partition{},
 	}

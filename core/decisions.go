@@ -32,8 +32,10 @@ func newDecisionLog(c *Config) *DecisionLog {
 	}
 }
 
-// add records the final attempt of a selection, unless there are too many.
-func (l *DecisionLog) add(a *attempt, elapsed time.Duration) (recorded bool) {
+// add records the final attempt of a selection, unless there are too many. ended
+// is the fault of a stage that has ended the request without a pick; nil where
+// there is one.
+func (l *DecisionLog) add(a *attempt, elapsed time.Duration, ended *policy.Fault) (recorded bool) {
 	if !l.sampler.take(a.started.Add(elapsed)) {
 		return false
 	}
@@ -42,6 +44,9 @@ func (l *DecisionLog) add(a *attempt, elapsed time.Duration) (recorded bool) {
 		e = &entry{}
 	}
 	e.fill(a, elapsed)
+	if ended != nil {
+		e.by, e.pick, e.fault = "", fleet.Worker{}, ended
+	}
 	if old := l.put(e); old != nil {
 		l.spare.Put(old)
 	}

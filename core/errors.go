@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/fleet"
 )
 
@@ -40,6 +41,9 @@ type Error struct {
 	// RetryAfter is how long to wait before trying again; 0 when that would not
 	// help.
 	RetryAfter time.Duration
+	// DecisionID finds the record of the decision that ended the request; empty
+	// when it was not a decision that did.
+	DecisionID string
 	// Err is the cause, such as a *fleet.FieldError or *policy.Fault; may be nil.
 	Err error
 }
@@ -49,6 +53,19 @@ func (e *Error) Error() string { return e.Message }
 
 // Unwrap is the cause.
 func (e *Error) Unwrap() error { return e.Err }
+
+// fault is what a stage did to end the decision: its fault, or that it has
+// dropped every candidate.
+func (e *Error) fault() *policy.Fault {
+	if f, ok := errors.AsType[*policy.Fault](e.Err); ok {
+		return f
+	}
+	f := &policy.Fault{Reason: ReasonEmptied, Detail: e.Err.Error()}
+	if emptied, ok := errors.AsType[*policy.EmptiedError](e.Err); ok {
+		f.Stage = emptied.Use
+	}
+	return f
+}
 
 // invalid wraps a refused field.
 func invalid(err error) *Error {

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/routerd/routerd/core/policy"
@@ -21,8 +22,8 @@ type DecisionRecord struct {
 	Rows []RecordedRow `json:"rows,omitempty"`
 	Tie  RecordedTie   `json:"tie"`
 	Pick RecordedPick  `json:"pick"`
-	// Fault is the first one; nil when no stage faulted and the revision had not
-	// tripped.
+	// Fault is the first one, or the one that ended the request; nil when no stage
+	// faulted and the revision had not tripped.
 	Fault *RecordedFault `json:"fault"`
 	// Traces are what the stages put down for the record.
 	Traces []RecordedTrace `json:"traces,omitempty"`
@@ -84,13 +85,27 @@ type RecordedTie struct {
 	Draw float64 `json:"draw"`
 }
 
-// RecordedPick is the outcome.
+// RecordedPick is the outcome; the zero value, which is null in JSON, where the
+// policy has ended the request without a pick.
 type RecordedPick struct {
 	Worker fleet.WorkerID `json:"worker"`
 	Name   string         `json:"name"`
 	Rank   uint32         `json:"rank"`
 	By     policy.By      `json:"by"`
 }
+
+// MarshalJSON writes null for no pick.
+func (p RecordedPick) MarshalJSON() ([]byte, error) {
+	if p.By == "" {
+		return []byte("null"), nil
+	}
+	type plain RecordedPick
+	return json.Marshal(plain(p))
+}
+
+// ReasonEmptied is the reason of the fault in the record of a decision that a
+// filter whose on_empty is fail has left without a candidate. It has no code.
+const ReasonEmptied = "emptied"
 
 // ReasonTripped is the reason of the fault in the record of a decision that the
 // policy was not asked for, because its revision had tripped before. It has

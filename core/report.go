@@ -1,7 +1,9 @@
 package core
 
 import (
+	"context"
 	"errors"
+	"log/slog"
 	"strconv"
 	"time"
 
@@ -27,9 +29,14 @@ func (p *Partition) report(a *attempt, sel *Selection, err error) {
 		if e.By != policy.ByPin {
 			a.judge(&e, p.blockSize)
 		}
-		e.Recorded = p.core.decisions.add(a, elapsed)
+		e.Recorded = p.core.decisions.add(a, elapsed, nil)
 	} else if ce, ok := errors.AsType[*Error](err); ok {
 		e.Code = ce.Code
+		if ce.DecisionID != "" {
+			f := ce.fault()
+			e.Recorded = p.core.decisions.add(a, elapsed, f)
+			p.logFailure(a, f)
+		}
 	}
 	p.core.host.Telemetry.Decided(&e)
 }
@@ -60,6 +67,17 @@ func (p *Partition) logFault(a *attempt, f *policy.Fault) {
 		return
 	}
 	log.Debug("policy faulted")
+}
+
+// logFailure tells the operator of a request that its policy has ended, at a low
+// rate over all partitions: the metrics count them all.
+func (p *Partition) logFailure(a *attempt, f *policy.Fault) {
+	level := slog.LevelDebug
+	if p.core.failures.take(time.Now()) {
+		level = slog.LevelWarn
+	}
+	p.core.log.Log(context.Background(), level, "policy ended a request without a pick", "partition", p.key.String(), "policy", a.asked.policy,
+		"revision", a.asked.revision, "plugin", f.Stage, "reason", f.Reason, "decision", a.sel.DecisionID)
 }
 
 // decisionID is unique within the process and tells the request's id, if it has

@@ -130,13 +130,13 @@ func (p *Partition) decide(ctx context.Context, a *attempt, rev *policy.Lease) e
 	if errors.Is(err, policy.ErrEmptied) {
 		a.decision.Publish() // as below
 		e := unavailable(CodeNoCandidates, "the filters of the routing policy leave no worker of model %q", p.key.Model)
-		e.Err = err
+		e.Err, e.DecisionID = err, a.sel.DecisionID
 		return e
 	}
 	if fault, ok := errors.AsType[*policy.Fault](err); ok {
 		// It ends the request: what the stages logged may tell why.
 		a.decision.Publish()
-		return &Error{Code: CodePolicyFailed, Message: "the routing policy failed: " + fault.Reason, Err: fault}
+		return &Error{Code: CodePolicyFailed, Message: "the routing policy failed: " + fault.Reason, DecisionID: a.sel.DecisionID, Err: fault}
 	}
 	return err
 }

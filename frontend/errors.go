@@ -79,6 +79,7 @@ type answer struct {
 	param      string
 	message    string
 	retryAfter time.Duration
+	decision   string // id of the decision that ended the request; empty for none
 }
 
 // The error types of the OpenAI API that occur here.
@@ -138,7 +139,7 @@ func answerTo(err error) answer {
 }
 
 func answerToCore(e *core.Error) answer {
-	a := answer{status: 503, kind: kindBusy, code: string(e.Code), param: e.Field, message: e.Message, retryAfter: e.RetryAfter}
+	a := answer{status: 503, kind: kindBusy, code: string(e.Code), param: e.Field, message: e.Message, retryAfter: e.RetryAfter, decision: e.DecisionID}
 	switch e.Code {
 	case core.CodeInvalid, core.CodePinUnknown, core.CodePinNotAllowed:
 		a.status, a.kind = 400, kindRequest

@@ -1,6 +1,7 @@
 package frontend_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/frontend"
 	"github.com/routerd/routerd/upstream"
 )
 
@@ -212,6 +214,32 @@ func TestQ9_PinsAndAllowSetsAreStrict(t *testing.T) {
 	}
 	if n := wk["w2"].seen.Load(); n != 0 {
 		t.Errorf("w2 saw %d requests", n)
+	}
+}
+
+// failing is a selector whose every answer is an error of the core.
+type failing struct {
+	frontend.Selector
+	err *core.Error
+}
+
+func (f failing) Select(context.Context, *core.Request) (*core.Selection, error) { return nil, f.err }
+
+func TestADecisionThatFailsTheRequestIsNamedInTheAnswer(t *testing.T) {
+	for id, e := range map[string]*core.Error{
+		"r.1": {Code: core.CodePolicyFailed, Message: "why", DecisionID: "r.1"},
+		"r.2": {Code: core.CodeNoCandidates, Message: "why", DecisionID: "r.2"},
+		"":    {Code: core.CodeNoWorkers, Message: "why"}, // no decision was made
+	} {
+		w := start(t, func(s *setup) {
+			s.selector = func(c *core.SelectionCore) frontend.Selector { return failing{c, e} }
+		})
+		w.join(t, "w1", answering(t, plain("{}")).url)
+		got := w.chat(t)
+		checkError(t, got, map[bool]int{true: 500, false: 503}[e.Code == core.CodePolicyFailed], string(e.Code))
+		if have := got.header.Get("X-Routerd-Decision"); have != id {
+			t.Errorf("%s: got the decision %q, want %q", e.Code, have, id)
+		}
 	}
 }
 

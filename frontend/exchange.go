@@ -124,6 +124,9 @@ func (x *exchange) fail(err error) {
 	x.streaming, x.status = false, a.status
 	a.write(&x.ctx.Response)
 	x.ctx.Response.Header.Set(headerRequestID, x.id)
+	if a.decision != "" {
+		x.ctx.Response.Header.Set(headerDecision, a.decision)
+	}
 	if x.allow != "" {
 		x.ctx.Response.Header.Set(fasthttp.HeaderAllow, x.allow)
 	}

@@ -31,7 +31,8 @@ func (p *Pipeline) filter(ctx context.Context, i int, t *Table, d *Decision) err
 	kept, dropped := countVerdict(keep, t.mask)
 	if kept == 0 {
 		if st.onEmpty == onEmptyFail {
-			return fmt.Errorf("filters[%d] %q: %w", i, st.use, ErrEmptied)
+			d.mask(t, keep, int16(i)) // for the record
+			return &EmptiedError{i, st.use}
 		}
 		d.Emptied++
 		return nil
