@@ -31,12 +31,14 @@ type DirConfig struct {
 	Debounce time.Duration
 }
 
-// Dir keeps the names of the module directory those of its files. Load, then
-// Run; one of them at a time.
+// Dir keeps the names of the module directory those of its files. Load first, then
+// Run; Load again at any time. Safe for concurrent use.
 type Dir struct {
 	cfg DirConfig
 	lib *Library
 	log *slog.Logger
+
+	turn chan struct{} // capacity 1: holds a token while somebody compares, who alone may use what is below
 
 	refused string    // key of the last set that could not be applied
 	again   time.Time // when it is tried again; zero is never
@@ -52,11 +54,12 @@ func NewDir(cfg DirConfig, lib *Library, log *slog.Logger) *Dir {
 		cfg.Debounce = defaultDebounce
 	}
 	lib.note(func(s *Status) { s.Path, s.Kept = cfg.Path, []string{} })
-	return &Dir{cfg: cfg, lib: lib, log: log}
+	return &Dir{cfg: cfg, lib: lib, log: log, turn: make(chan struct{}, 1)}
 }
 
 // Load brings the names up to the files once, so that what is started next finds
-// them. Files that are bad are no error: the last good set stays in force. The
+// them. Files that are bad are no error: the last good set stays in force, and
+// Library.Directory says why. It waits for a comparison that is under way. The
 // error is that ctx ended.
 func (d *Dir) Load(ctx context.Context) error { return d.sync(ctx) }
 
@@ -97,6 +100,12 @@ func (d *Dir) pause(ctx context.Context) error {
 
 // sync compares once and applies what is new. The error is that ctx ended.
 func (d *Dir) sync(ctx context.Context) error {
+	select {
+	case d.turn <- struct{}{}:
+		defer func() { <-d.turn }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 	seen, err := lookAt(ctx, d.cfg.Path)
 	if err == nil && d.inForce(seen) {
 		d.good(store.Change{}, false)

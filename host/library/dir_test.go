@@ -382,3 +382,19 @@ func TestLoadEndsWithItsContext(t *testing.T) {
 		t.Errorf("status %+v, names %v", st, s.names())
 	}
 }
+
+// A look that is asked for does not wait for the next full comparison.
+func TestALookWhileTheDirectoryIsFollowed(t *testing.T) {
+	s := newShelf(t)
+	d := s.dir(time.Hour)
+	s.load(d)
+	s.run(d)
+	for i := range 5 {
+		name := fmt.Sprintf("m%d", i)
+		s.write(name+".wasm", guest(name))
+		s.load(d)
+		if _, err := s.lib.Get(name); err != nil {
+			t.Errorf("after the look: %v", err)
+		}
+	}
+}

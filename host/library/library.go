@@ -16,6 +16,7 @@
 //	dir := library.NewDir(library.DirConfig{Path: path}, lib, log)
 //	err = dir.Load(ctx)       // at the start
 //	go dir.Run(ctx)           // until the end
+//	err = dir.Load(ctx)       // before something that needs the files as they are now
 //	stored, err := lib.Put(ctx, "kv-aware", wasm, false)
 package library
 

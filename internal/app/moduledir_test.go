@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -11,6 +13,7 @@ import (
 	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/host/wasmtest"
 	"github.com/routerd/routerd/internal/app"
+	"github.com/routerd/routerd/internal/config"
 )
 
 // Policies of the configuration find the modules of the module directory at the
@@ -48,5 +51,42 @@ func TestAModuleDirectoryIsReadBeforeThePoliciesAreMade(t *testing.T) {
 			t.Fatal(err)
 		}
 		cfg.Plugins.ModuleDir = ""
+	}
+}
+
+// A module's file and the policy that uses it can come in one step.
+func TestAReloadFindsTheModuleOfAFileThatWasJustPut(t *testing.T) {
+	cfg := settings(t)
+	cfg.Plugins.ModuleDir = t.TempDir()
+	r := startReloadable(t, cfg)
+	write := func(name string, content []byte) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(cfg.Plugins.ModuleDir, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	uses := func(module string) {
+		r.set(func(c *config.Config) {
+			c.Policies = map[string]policy.Spec{module: {Scorers: []policy.ScorerSpec{{StageSpec: policy.StageSpec{Use: "module:" + module}}}}}
+		})
+	}
+	write("first.wasm", wasmtest.Guest{Name: "first"}.Bytes())
+	uses("first")
+	if a := r.reload(t); a.status != http.StatusOK || !slices.Contains(a.Changed, "policies.first") {
+		t.Fatalf("got %+v", a)
+	}
+	write("second.wasm", []byte("no module"))
+	uses("second")
+	if a := r.reload(t); a.status != http.StatusBadRequest || !strings.Contains(a.Error.Message, `"second.wasm"`) || !strings.Contains(a.Error.Message, "E_PARSE") {
+		t.Errorf("got %+v, want why the module is not there", a)
+	}
+	uses("first")
+	if a := r.reload(t); a.status != http.StatusOK {
+		t.Errorf("bad files alone refuse the reload: %+v", a)
+	}
+	write("second.wasm", wasmtest.Guest{Name: "second"}.Bytes())
+	uses("second")
+	if a := r.reload(t); a.status != http.StatusOK {
+		t.Errorf("got %+v", a)
 	}
 }

@@ -23,14 +23,14 @@ func followLimits(r *reloads, rt *host.Runtime, ps *host.PolicySource) {
 }
 
 // followPolicies has seeds, rules and the guard follow the configuration.
-func followPolicies(r *reloads, ps *host.PolicySource, c *core.SelectionCore, d *dataDir, log *slog.Logger) {
+func followPolicies(r *reloads, ps *host.PolicySource, c *core.SelectionCore, d *dataDir, m moduleDir, log *slog.Logger) {
 	log = log.With("component", "reload")
 	r.follow(policiesThen, part{
 		keys: []string{"policies.", "routing.", "models.", "plugins.guard"},
 		prepare: func(ctx context.Context, now *config.Config) (prepared, error) {
 			p, err := ps.PrepareConfig(ctx, policyConfig(now, d))
 			if err != nil {
-				return prepared{}, err
+				return prepared{}, m.explain(err)
 			}
 			return prepared{
 				warn: driftWarnings(p.Drifted()),
