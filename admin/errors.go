@@ -6,6 +6,7 @@ import (
 	"net"
 	"regexp"
 	"strings"
+	"syscall"
 
 	"github.com/valyala/fasthttp"
 
@@ -73,6 +74,7 @@ type failure struct {
 	Message string  `json:"message"`
 	Details Details `json:"details"`
 	status  int     // where it is not the code's own
+	logged  bool    // the log has the whole error
 }
 
 // Error is the message.
@@ -99,6 +101,12 @@ func classified(err error) *failure {
 	}
 	if e, ok := errors.AsType[*ReloadError](err); ok {
 		return e.failure()
+	}
+	if why := unwritable(err); why != "" && !errors.Is(err, host.ErrCompiledCache) { // which says more below
+		return &failure{
+			Code: CodeUnavailable, Message: "the data folder cannot be written: " + why, logged: true,
+			Details: Details{Step: "write", Item: "data_dir", Allowed: "a data folder with room, on a file system that takes writes"},
+		}
 	}
 	if e, ok := errors.AsType[*host.LoadError](err); ok {
 		return &failure{Code: Code(e.Code), Message: err.Error(), Details: Details{e.Step, e.Item, e.Allowed}}
@@ -148,7 +156,22 @@ func classified(err error) *failure {
 			return &failure{Code: known.code, Message: err.Error(), Details: Details{Step: known.step}}
 		}
 	}
-	return &failure{Code: CodeInternal, Message: "the router could not do this; its log says why"}
+	return internal()
+}
+
+func internal() *failure {
+	return &failure{Code: CodeInternal, Message: "the router could not do this; its log says why", logged: true}
+}
+
+// unwritable tells why nothing can be written, in the operating system's words;
+// empty where the error is another. Only its data folder does the router write.
+func unwritable(err error) string {
+	for _, full := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS} {
+		if errors.Is(err, full) {
+			return full.Error()
+		}
+	}
+	return ""
 }
 
 // userInfo is the user name and password of a URL.

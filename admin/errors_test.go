@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -25,6 +27,7 @@ import (
 
 func TestEachErrorHasItsCode(t *testing.T) {
 	wrap := func(err error) error { return fmt.Errorf("do it: %w", err) }
+	unwritable := admin.Details{Step: "write", Item: "data_dir", Allowed: "a data folder with room, on a file system that takes writes"}
 	for _, c := range []struct {
 		err     error
 		status  int
@@ -48,6 +51,10 @@ func TestEachErrorHasItsCode(t *testing.T) {
 		{host.ErrNoActive, 409, admin.CodeConflict, admin.Details{Step: "no_active"}},
 		{&host.LackingError{Policy: "p", Revision: 2, Columns: []string{"a", "b"}}, 409, admin.CodeConflict, admin.Details{Step: "columns", Item: "a, b", Allowed: "a revision that reads only what was recorded"}},
 		{api.ErrNotFound, 404, admin.CodeNotFound, admin.Details{}},
+		{&fs.PathError{Op: "write", Path: "/secret/path", Err: syscall.ENOSPC}, 503, admin.CodeUnavailable, unwritable},
+		{&os.SyscallError{Syscall: "rename", Err: syscall.EROFS}, 503, admin.CodeUnavailable, unwritable},
+		{errors.Join(errors.New("sync"), syscall.EDQUOT), 503, admin.CodeUnavailable, unwritable},
+		{fmt.Errorf("%w: %w", host.ErrCompiledCache, syscall.ENOSPC), 503, admin.CodeUnavailable, admin.Details{Step: "compile"}},
 		{context.Canceled, 503, admin.CodeUnavailable, admin.Details{}},
 		{context.DeadlineExceeded, 503, admin.CodeUnavailable, admin.Details{}},
 		{errors.New("open /secret/path: CANARY"), 500, admin.CodeInternal, admin.Details{}},
@@ -63,6 +70,13 @@ func TestEachErrorHasItsCode(t *testing.T) {
 		if c.code == admin.CodeInternal && got.Message == c.err.Error() {
 			t.Errorf("an internal error is shown: %s", got.Message)
 		}
+	}
+}
+
+func TestAFullDataFolderIsSaidWithoutItsPath(t *testing.T) {
+	got := admin.Classify(fmt.Errorf("activate: %w", &fs.PathError{Op: "write", Path: "/secret/path", Err: syscall.ENOSPC}))
+	if got.Message != "the data folder cannot be written: no space left on device" {
+		t.Errorf("got %q", got.Message)
 	}
 }
 

@@ -131,7 +131,7 @@ func (s *Server) handle(ctx context.Context, rc *fasthttp.RequestCtx) {
 	var f *failure
 	if err != nil {
 		f = classify(err)
-		if f.Code == CodeInternal {
+		if f.logged {
 			path, _ := split(&rc.Request.Header)
 			s.log.Error("admin request failed", slog.String("path", clip(path)), slog.String("err", redact(err.Error())))
 		}
@@ -152,7 +152,7 @@ func (s *Server) call(ctx context.Context, x *exchange) (err error) {
 		if p := recover(); p != nil {
 			// The value is not logged: it can hold anything.
 			s.log.Error("admin handler panicked", slog.String("panic", fmt.Sprintf("%T", p)), slog.String("stack", string(debug.Stack())))
-			err = &failure{Code: CodeInternal, Message: "the router could not do this; its log says why"}
+			err = internal()
 		}
 	}()
 	h := &x.rc.Request.Header
