@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/valyala/fasthttp"
@@ -14,7 +15,7 @@ import (
 )
 
 type activateBody struct {
-	Revision int    `json:"revision"`
+	Revision *int   `json:"revision"`
 	Reason   string `json:"reason,omitempty"`
 }
 
@@ -62,11 +63,11 @@ func (s *Server) activatePolicy(ctx context.Context, x *exchange) error {
 	if err := decodeStrict(x.rc.Request.Body(), &in); err != nil {
 		return err
 	}
-	if in.Revision < 1 {
-		return invalid("revision", "is missing or below 1", "the number of a kept revision")
+	if in.Revision == nil || *in.Revision < 1 {
+		return invalid("revision", missingOr(in.Revision), "the number of a kept revision, from 1")
 	}
 	return s.activates(x, in.Reason, func(why host.Because) (int, int, error) {
-		return s.parts.Policies.Activate(ctx, x.name, in.Revision, byAPI, why)
+		return s.parts.Policies.Activate(ctx, x.name, *in.Revision, byAPI, why)
 	})
 }
 
@@ -76,7 +77,7 @@ func (s *Server) rollbackPolicy(ctx context.Context, x *exchange) error {
 		return err
 	}
 	if in.To < 0 {
-		return invalid("to", "is below 1", "the number of a kept revision")
+		return invalid("to", missingOr(&in.To), "the number of a kept revision, from 1")
 	}
 	return s.activates(x, in.Reason, func(why host.Because) (int, int, error) {
 		return s.parts.Policies.Rollback(ctx, x.name, in.To, byAPI, why)
@@ -182,8 +183,12 @@ func (in *canaryBody) spec() (spec host.CanarySpec, err error) {
 		return spec, err
 	}
 	switch {
-	case spec.Revision == 0 && (in.Percent != nil || in.By != "" || in.Header != nil):
-		return spec, invalid("revision", "0 ends the canary", "nothing beside revision 0")
+	case spec.Revision == 0 && in.Percent != nil:
+		return spec, endsCanary("percent")
+	case spec.Revision == 0 && in.By != "":
+		return spec, endsCanary("by")
+	case spec.Revision == 0 && in.Header != nil:
+		return spec, endsCanary("header")
 	case spec.Revision == 0:
 		return spec, nil
 	case in.Percent == nil && in.Header == nil:
@@ -199,6 +204,11 @@ func (in *canaryBody) spec() (spec host.CanarySpec, err error) {
 		}
 	}
 	return spec, nil
+}
+
+// endsCanary refuses a field beside revision 0.
+func endsCanary(field string) error {
+	return invalid(field, "goes with a revision; 0 ends the canary", "nothing beside revision 0")
 }
 
 // seesHeader refuses a header that requests do not bring to policies: a canary by
@@ -218,11 +228,19 @@ func (s *Server) seesHeader(name string) error {
 	return invalid("header.name", "policies do not see "+clip(name), allowed)
 }
 
+// missingOr says what is wrong with a revision's number.
+func missingOr(n *int) string {
+	if n == nil {
+		return "is missing"
+	}
+	return strconv.Itoa(*n) + " is not allowed"
+}
+
 // beside reads the revision that is to run beside the active one. It must be
 // said: 0 ends what runs.
 func beside(revision *int) (int, error) {
 	if revision == nil || *revision < 0 {
-		return 0, invalid("revision", "is missing or below 0", "the number of a kept revision, or 0 to end what runs")
+		return 0, invalid("revision", missingOr(revision), "the number of a kept revision, or 0 to end what runs")
 	}
 	return *revision, nil
 }

@@ -77,7 +77,7 @@ func (w walker) value(t reflect.Type, path string, depth int) error {
 			err = w.value(of, path+"["+strconv.Itoa(i)+"]", depth+1)
 		}
 	default:
-		return nil
+		return scalar(t, tok, path)
 	}
 	if err != nil {
 		return err
@@ -86,6 +86,33 @@ func (w walker) value(t reflect.Type, path string, depth int) error {
 		return malformed(err)
 	}
 	return nil
+}
+
+// scalar refuses a text, number or truth where t is of another kind, by its value,
+// which json does not tell. What reads its JSON itself judges for itself.
+func scalar(t reflect.Type, tok json.Token, path string) error {
+	for t != nil && t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t == nil || t.Kind() == reflect.Interface || reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) {
+		return nil
+	}
+	var what string
+	var fits bool
+	switch v := tok.(type) {
+	case string:
+		what, fits = strconv.Quote(clip(v))+" is a text", t.Kind() == reflect.String
+	case json.Number:
+		what, fits = clip(v.String())+" is a number", t.Kind() >= reflect.Int && t.Kind() <= reflect.Float64
+	case bool:
+		what, fits = strconv.FormatBool(v)+" is a truth value", t.Kind() == reflect.Bool
+	default: // null leaves the field as it is
+		return nil
+	}
+	if fits {
+		return nil
+	}
+	return invalid(orBody(path), what, typeWord(t))
 }
 
 // object walks what is between the braces.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -89,8 +90,37 @@ func besideNumber(text string) (int, error) {
 	return n, nil
 }
 
+// fraction is a flag's number within bounds, so that pflag names flag, value and
+// what is allowed.
+type fraction struct {
+	value   *float64
+	allowed string
+	fits    func(float64) bool
+}
+
+// String is the number.
+func (f fraction) String() string {
+	if f.value == nil { // pflag asks an empty one for its default
+		return "0"
+	}
+	return strconv.FormatFloat(*f.value, 'g', -1, 64)
+}
+
+// Set reads the number.
+func (f fraction) Set(text string) error {
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil || !f.fits(v) { // nothing fits what is not a number
+		return errors.New("allowed: " + f.allowed)
+	}
+	*f.value = v
+	return nil
+}
+
+// Type is what the help calls it.
+func (f fraction) Type() string { return "float" }
+
 func policyShadow(t *target) *cobra.Command {
-	var sample float64
+	sample := 1.0
 	var reason string
 	cmd := &cobra.Command{
 		Use: "shadow NAME REVISION|off", Short: "Let a revision decide on the side, for nobody, or end that", Args: cobra.ExactArgs(2),
@@ -111,7 +141,7 @@ func policyShadow(t *target) *cobra.Command {
 		return send(ctx, c, "POST", policyPath(c.args[0])+"/shadow", because(body, reason), printRollout)
 	})
 	reasonFlag(cmd, &reason)
-	cmd.Flags().Float64Var(&sample, "sample", 1, "share of the active revision's decisions, above 0 to 1")
+	cmd.Flags().Var(fraction{&sample, "a number above 0 to 1", func(v float64) bool { return v > 0 && v <= 1 }}, "sample", "share of the active revision's decisions, above 0 to 1")
 	return cmd
 }
 
@@ -150,7 +180,7 @@ func policyCanary(t *target) *cobra.Command {
 		return send(ctx, c, "POST", policyPath(c.args[0])+"/canary", because(body, reason), printRollout)
 	})
 	reasonFlag(cmd, &reason)
-	cmd.Flags().Float64Var(&percent, "percent", 0, "share of the requests, 0 to 100")
+	cmd.Flags().Var(fraction{&percent, "a number from 0 to 100", func(v float64) bool { return v >= 0 && v <= 100 }}, "percent", "share of the requests, 0 to 100")
 	cmd.Flags().StringVar(&by, "by", "", "what the share is drawn by: request or session (default request)")
 	cmd.Flags().StringVar(&header, "header", "", "NAME=VALUE: also the requests with this header, whatever the share")
 	return cmd

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -130,4 +131,23 @@ func TestADecisionsTableKeepsToTheWidthOfTheLine(t *testing.T) {
 	if out := r.run(t, "decisions one"); strings.Count(out, "WORKER") != 1 {
 		t.Errorf("got\n%s", out)
 	}
+}
+
+// cobra's own error; the program's exit code for it is that of wrong usage.
+func TestAShareOutOfRangeNamesFlagValueAndWhatIsAllowed(t *testing.T) {
+	r := rolling(t)
+	for _, c := range []struct{ verb, flag, allowed string }{{"canary", "--percent", "a number from 0 to 100"}, {"shadow", "--sample", "a number above 0 to 1"}} {
+		for _, value := range []string{"nan", "NaN", "abc", "", "inf", "-1", "101", "1e400"} {
+			err := r.fails(t, "policy "+c.verb+" default 3 "+c.flag+"=%q", value)
+			for _, part := range []string{c.flag, strconv.Quote(value), c.allowed} {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("%s %q: got %v, want %q", c.flag, value, err, part)
+				}
+			}
+		}
+	}
+	r.run(t, "policy canary default 3 --percent 0.5")
+	r.run(t, "policy canary default off")
+	r.run(t, "policy shadow default 3")
+	contains(t, r.run(t, "policy show default"), "sample 1")
 }
