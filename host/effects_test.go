@@ -222,35 +222,6 @@ func TestModulesOfOneNamePublishSideBySide(t *testing.T) {
 	}
 }
 
-func TestHostsOwnMetricNamesAreReserved(t *testing.T) {
-	reg := prometheus.NewRegistry()
-	rt, err := host.New(host.DefaultConfig(), slog.New(slog.DiscardHandler), reg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rt.Close()
-	s, err := loaded(t.Context(), rt, "module:test", good())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := score(s, 1); err != nil {
-		t.Fatal(err)
-	}
-	host.TouchMetrics(rt)
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		if strings.HasPrefix(f.GetName(), "routerd_plugin_") && !host.IsHostName(f.GetName()) {
-			t.Errorf("%s is not reserved: a guest's metric could take its name", f.GetName())
-		}
-	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
-}
-
 func TestW9_OneCallsLinesAreBoundedAndCounted(t *testing.T) {
 	// Logs and prints in a loop until the fuel of the largest budget is gone.
 	g := manyLines(sparing(printing(Loop(

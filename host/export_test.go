@@ -3,7 +3,6 @@ package host
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/tetratelabs/wazero"
@@ -46,16 +45,6 @@ func Idle(s policy.Scorer) (n int) {
 		}
 	}
 	return n
-}
-
-// IsHostName tells whether a metric's name is reserved for the host.
-func IsHostName(name string) bool { return slices.Contains(hostNames(), name) }
-
-// TouchMetrics makes every labelled metric of the runtime appear.
-func TouchMetrics(r *Runtime) {
-	r.metrics.idleFaults.WithLabelValues("x")
-	r.metrics.recycled.WithLabelValues("x")
-	r.metrics.audits.WithLabelValues("x", auditEqual)
 }
 
 // Shared is what modules and pools are counted with.

@@ -70,26 +70,13 @@ func newMetrics(reg prometheus.Registerer, r *Runtime) (*metrics, error) {
 	if reg == nil {
 		return m, nil
 	}
+	r.guests.host = reg
 	for _, c := range append(gauges, m.calls, m.faults, m.fuel, m.logDropped, m.growthFailed, m.idleFaults, m.recycled, m.audits, &r.guests, m.compile, m.rebuilds, m.activations) {
 		if err := reg.Register(c); err != nil {
 			return nil, err
 		}
 	}
 	return m, nil
-}
-
-// hostNames are the names of this package's metrics that guests' ones could
-// have too, those of a histogram's parts included.
-func hostNames() []string {
-	names := []string{
-		"calls_total", "faults_total", "fuel_total", "log_dropped_total", "growth_failures_total", "idle_faults_total", "recycled_total", "audits_total",
-		"compile_seconds", "compile_seconds_bucket", "compile_seconds_count", "compile_seconds_sum", "cache_rebuilds_total",
-		"instances", "modules", "memory_bytes", "memory_mapped_bytes",
-	}
-	for i := range names {
-		names[i] = seriesPrefix + names[i]
-	}
-	return names
 }
 
 func gauge(name, help string, value func() float64) prometheus.Collector {

@@ -190,6 +190,9 @@ func (r *Runtime) load(ctx context.Context, wasm []byte, digest string) (*module
 	if err := r.checkHeaders(manifest); err != nil {
 		return nil, err
 	}
+	if err := r.guests.checkNames(manifest); err != nil {
+		return nil, err
+	}
 	pages := min(manifest.Limits.MemoryPages, r.cfg.MemoryPages)
 	if m.MemoryMin > pages {
 		return nil, refuse(StepManifest, abi.ELimit, fmt.Sprintf("memory of at least %d pages", m.MemoryMin), fmt.Sprintf("%d pages", pages))

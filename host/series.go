@@ -1,6 +1,7 @@
 package host
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -52,7 +53,8 @@ func seriesName(plugin string, m abi.Metric) string {
 	return name
 }
 
-// unpublishable finds a metric whose name cannot be published beside the others.
+// unpublishable finds a metric whose name cannot be published beside the module's
+// others.
 func unpublishable(m *abi.Manifest) (what, allowed string) {
 	seen := map[string]bool{}
 	for i, row := range m.Metrics {
@@ -61,8 +63,6 @@ func unpublishable(m *abi.Manifest) (what, allowed string) {
 		switch {
 		case row.Type == abi.MetricGauge && strings.HasSuffix(name, "_total"):
 			return where + " of a gauge", "a name that does not end in _total"
-		case slices.Contains(hostNames(), name):
-			return where + " would be published as " + name + ", which is the host's", "another name of the plugin or of the metric"
 		case seen[name]:
 			return where + " would be published as " + name + " twice", "names that differ in more than _total"
 		}
@@ -89,11 +89,65 @@ func (s *guestSeries) change(id int, held heldValue) {
 }
 
 // guestCollector publishes the series of all loaded modules. It describes none
-// of them beforehand, since modules come and go. Safe for concurrent use.
+// of them beforehand, since modules come and go. What the host has registered, or
+// registers later, is never a guest's. Safe for concurrent use.
 type guestCollector struct {
+	host prometheus.Registerer // nil where nothing is published
+
 	mu   sync.Mutex // guards live
 	live []*guestSeries
 }
+
+// checkNames refuses a module with a metric that would be published under the
+// name of one of the host's.
+func (c *guestCollector) checkNames(m *abi.Manifest) error {
+	for i, row := range m.Metrics {
+		if name := seriesName(m.Name, row); c.taken(name) {
+			return refuse(StepManifest, abi.EManifest,
+				clip(fmt.Sprintf("metrics[%d].name %s would be published as %s, which is the host's", i, row.Name, name), 200),
+				"another name of the plugin or of the metric")
+		}
+	}
+	return nil
+}
+
+// taken tells whether the host has registered a metric of that name, or one of
+// whose parts that is the name. The registry is asked, so that no list of the
+// host's names can fall behind: a collector that describes the name otherwise
+// than anybody else, and then something invalid, is refused for the first or for
+// the second, and never registered.
+func (c *guestCollector) taken(name string) bool {
+	if c.host == nil {
+		return false
+	}
+	names := []string{name}
+	for _, part := range []string{"_bucket", "_count", "_sum"} {
+		if whole, ok := strings.CutSuffix(name, part); ok {
+			names = append(names, whole)
+		}
+	}
+	for _, n := range names {
+		if err := c.host.Register(nameProbe(n)); !errors.Is(err, errNameFree) {
+			return true
+		}
+	}
+	return false
+}
+
+// errNameFree is why a nameProbe is refused where nobody has its name.
+var errNameFree = errors.New("the name is free")
+
+// nameProbe is a collector that every registry refuses.
+type nameProbe string
+
+// Describe sends the name with words that nobody else has, and something invalid.
+func (p nameProbe) Describe(out chan<- *prometheus.Desc) {
+	out <- prometheus.NewDesc(string(p), "Nothing: whether the name is free.", nil, nil)
+	out <- prometheus.NewInvalidDesc(errNameFree)
+}
+
+// Collect sends nothing.
+func (nameProbe) Collect(chan<- prometheus.Metric) {}
 
 func (c *guestCollector) add(s *guestSeries) {
 	if len(s.metrics) == 0 {
@@ -126,6 +180,9 @@ func (c *guestCollector) Collect(out chan<- prometheus.Metric) {
 		values := slices.Clone(s.values)
 		s.mu.Unlock()
 		for i, name := range s.names {
+			if c.taken(name) {
+				continue
+			}
 			text, ok := help[name]
 			if !ok {
 				text = "Told by a guest module: " + s.metrics[i].Help

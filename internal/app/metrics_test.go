@@ -3,6 +3,7 @@ package app_test
 import (
 	"flag"
 	"fmt"
+	"net/http"
 	"os"
 	"regexp"
 	"strings"
@@ -10,8 +11,42 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/routerd/routerd/host/wasmtest"
 	"github.com/routerd/routerd/internal/app"
 )
+
+// Whatever the router has registered, a guest's metric cannot take its name.
+func TestAGuestCannotTakeTheNameOfAnyMetricOfTheRouter(t *testing.T) {
+	const prefix = "routerd_plugin_"
+	all, err := app.Metrics(settings(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := startReloadable(t, settings(t))
+	tried := 0
+	for _, m := range all {
+		rest, ok := strings.CutPrefix(m.Name, prefix)
+		if !ok {
+			continue
+		}
+		parts := strings.Split(rest, "_")
+		for i := 1; i < len(parts); i++ { // each way to read it as a plugin's name and its metric's
+			plugin, metric, kind := strings.Join(parts[:i], "-"), strings.Join(parts[i:], "_"), "gauge"
+			if parts[len(parts)-1] == "total" {
+				kind = "counter"
+			}
+			guest := wasmtest.Guest{Name: plugin, Extra: fmt.Sprintf(`,"metrics":[{"name":%q,"type":%q,"help":"Mine."}]`, metric, kind)}
+			status, answer := r.call(t, http.MethodPut, "/v1/modules/taker", r.Token(), guest.Bytes())
+			if status != http.StatusUnprocessableEntity || !strings.Contains(string(answer), m.Name+", which is the host's") {
+				t.Errorf("plugin %s, metric %s: got %d %s, want it refused", plugin, metric, status, answer)
+			}
+			tried++
+		}
+	}
+	if tried < 20 {
+		t.Errorf("only %d names were tried", tried)
+	}
+}
 
 var update = flag.Bool("update", false, "write generated files")
 
