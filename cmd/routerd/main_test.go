@@ -77,6 +77,18 @@ func TestF1_WhatNobodyKnowsStopsTheStartWithTwo(t *testing.T) {
 	}
 }
 
+// Only the start can tell which policies there are.
+func TestAPolicyThatIsNotThereStopsTheStartWithTwo(t *testing.T) {
+	for key, text := range map[string]string{
+		"routing.default": "routing: {default: nobody}", "routing.rules[0].policy": "routing: {rules: [{model: m, policy: nobody}]}", "models.m.policy": "models: {m: {policy: nobody}}",
+	} {
+		code, _, problem := says(t, "serve", "-c", file(t, text+"\nfrontend: {listen: \"127.0.0.1:0\"}\nadmin: {listen: \"127.0.0.1:0\"}\n"), "--data_dir", t.TempDir())
+		if code != exitUsage || !strings.Contains(problem, key+`: "nobody" is not allowed; allowed: `) {
+			t.Errorf("%s: exit code %d, want %d: %s", key, code, exitUsage, problem)
+		}
+	}
+}
+
 func TestUsageErrorsExitWithTwoAndFailuresWithOne(t *testing.T) {
 	for _, c := range []struct {
 		want int

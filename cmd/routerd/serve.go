@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/internal/app"
 	"github.com/routerd/routerd/internal/config"
 )
@@ -48,7 +50,7 @@ func serve(cmd *cobra.Command, cfg config.Config) error {
 		return nil
 	}
 	if err != nil {
-		return err
+		return startError(err)
 	}
 	hangups.do(router.Reload)
 	if _, err := fmt.Fprintf(cmd.OutOrStdout(), "ready frontend=%s admin=%s\n", router.FrontendURL(), router.AdminURL()); err != nil {
@@ -56,4 +58,14 @@ func serve(cmd *cobra.Command, cfg config.Config) error {
 	}
 	failed := router.Wait(ctx)
 	return errors.Join(failed, router.Stop(context.Background()))
+}
+
+// startError is why the router did not start: where the configuration names a
+// policy that is not there, which only the start can tell, it is wrong.
+func startError(err error) error {
+	field, ok := errors.AsType[*fleet.FieldError](err)
+	if ok && (strings.HasPrefix(field.Field, "routing.") || strings.HasPrefix(field.Field, "models.")) {
+		return usageError{err}
+	}
+	return err
 }
