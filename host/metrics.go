@@ -67,8 +67,8 @@ func newMetrics(reg prometheus.Registerer, r *Runtime) (*metrics, error) {
 		gauge("routerd_plugin_memory_mapped_bytes", "Address space reserved for guest memory.",
 			func() float64 { return float64(r.memory.mapped.Load()) }),
 	}
-	if reg == nil {
-		return m, nil
+	if reg == nil { // nobody reads it, but names are refused all the same
+		reg = prometheus.NewRegistry()
 	}
 	r.guests.host = reg
 	for _, c := range append(gauges, m.calls, m.faults, m.fuel, m.logDropped, m.growthFailed, m.idleFaults, m.recycled, m.audits, &r.guests, m.compile, m.rebuilds, m.activations) {

@@ -92,7 +92,7 @@ func (s *guestSeries) change(id int, held heldValue) {
 // of them beforehand, since modules come and go. What the host has registered, or
 // registers later, is never a guest's. Safe for concurrent use.
 type guestCollector struct {
-	host prometheus.Registerer // nil where nothing is published
+	host prometheus.Registerer
 
 	mu   sync.Mutex // guards live
 	live []*guestSeries
@@ -117,9 +117,6 @@ func (c *guestCollector) checkNames(m *abi.Manifest) error {
 // than anybody else, and then something invalid, is refused for the first or for
 // the second, and never registered.
 func (c *guestCollector) taken(name string) bool {
-	if c.host == nil {
-		return false
-	}
 	names := []string{name}
 	for _, part := range []string{"_bucket", "_count", "_sum"} {
 		if whole, ok := strings.CutSuffix(name, part); ok {
