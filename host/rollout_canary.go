@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/fleet"
@@ -28,8 +30,9 @@ type CanarySpec struct {
 	// By is what the share is drawn by: "request" (also when empty) or "session",
 	// where a request without a session counts by itself.
 	By string `json:"by,omitempty"`
-	// Header, in lower case, and Value send the requests with that header and
-	// value to the canary whatever Percent says.
+	// Header, in lower case, and Value, 1 to 256 printable characters that neither
+	// begin nor end with a space, send the requests with that header and value to
+	// the canary whatever Percent says.
 	Header string `json:"header,omitempty"`
 	Value  string `json:"value,omitempty"`
 }
@@ -47,7 +50,8 @@ const (
 	bySession = "session"
 )
 
-// maxHeaderText bounds a canary's header name and value, in bytes.
+// maxHeaderText bounds a canary's header name, in bytes, and its value, in
+// characters.
 const maxHeaderText = 256
 
 func (c *CanarySpec) normalise() error {
@@ -61,12 +65,19 @@ func (c *CanarySpec) normalise() error {
 		return &fleet.FieldError{Field: "by", Value: clip(c.By, maxHeaderText), Allowed: "request, session"}
 	case len(c.Header) > maxHeaderText || strings.ContainsFunc(c.Header, notHeader):
 		return &fleet.FieldError{Field: "header", Value: clip(c.Header, maxHeaderText), Allowed: "the name of a header in lower case, at most 256 bytes"}
-	case len(c.Value) > maxHeaderText:
-		return &fleet.FieldError{Field: "value", Value: clip(c.Value, maxHeaderText), Allowed: "at most 256 bytes"}
 	case c.Header == "" && c.Value != "":
-		return &fleet.FieldError{Field: "value", Value: c.Value, Allowed: "nothing without a header"}
+		return &fleet.FieldError{Field: "value", Value: clip(c.Value, maxHeaderText), Allowed: "nothing without a header"}
+	case c.Header != "" && !headerValue(c.Value):
+		return &fleet.FieldError{Field: "value", Value: clip(c.Value, maxHeaderText), Allowed: "1 to 256 printable characters, no space at either end"}
 	}
 	return nil
+}
+
+// headerValue tells whether a request's header can have that value: a canary by
+// another would take nothing.
+func headerValue(v string) bool {
+	return v != "" && utf8.ValidString(v) && utf8.RuneCountInString(v) <= maxHeaderText && v == strings.TrimSpace(v) &&
+		!strings.ContainsFunc(v, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
 func notHeader(r rune) bool {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -155,6 +156,13 @@ func TestCanariesAndShadowsOutOfRangeAreRefused(t *testing.T) {
 		var fe *fleet.FieldError
 		if !errors.As(err, &fe) || fe.Field != field {
 			t.Errorf("%s: got %v", field, err)
+		}
+	}
+	for _, value := range []string{"", " ", "a ", "a\nb", "a\x00", "\xff", strings.Repeat("x", 257), strings.Repeat("ü", 257)} {
+		_, err := b.source.SetCanary(t.Context(), "default", host.CanarySpec{Revision: 3, Percent: 5, Header: "x-team", Value: value}, "test")
+		var fe *fleet.FieldError
+		if !errors.As(err, &fe) || fe.Field != "value" || !strings.Contains(fe.Allowed, "1 to 256 printable characters") {
+			t.Errorf("header value %q: got %v", value, err)
 		}
 	}
 	for _, sample := range []float64{0, -1, 1.1, math.NaN(), math.Inf(1)} {
