@@ -15,8 +15,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/routerd/routerd/core/policy"
+	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/host"
 	"github.com/routerd/routerd/host/store"
 	"github.com/routerd/routerd/internal/durable"
@@ -93,6 +95,39 @@ func weighted(w float64) policy.Spec {
 	return s
 }
 
+// trip lets the active revision trip and waits until that is written down.
+func (s *scripted) trip() error {
+	h, err := s.source.Resolve(fleet.PartitionKey{}, "")
+	if err != nil {
+		return err
+	}
+	var d policy.Decision
+	for range 3 {
+		l := h.Acquire(policy.Ask{Seed: badSeed})
+		err = errors.Join(err, l.Decide(context.Background(), rowsOf4(l.Columns, badSeed), &d))
+		l.Release()
+	}
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for err == nil {
+		p, gone := s.source.Show("default")
+		if gone != nil || p.History[len(p.History)-1].What == "trip" {
+			return gone
+		}
+		<-tick.C
+	}
+	return err
+}
+
+// activateLast activates the newest revision.
+func (s *scripted) activateLast() error {
+	p, err := s.source.Show("default")
+	if err != nil {
+		return err
+	}
+	return s.activate(p.Revisions[len(p.Revisions)-1].Number)
+}
+
 // script is the changes in order.
 func script() []func(*scripted) error {
 	return []func(*scripted) error{
@@ -122,6 +157,13 @@ func script() []func(*scripted) error {
 		func(s *scripted) error { return s.shadow(host.ShadowSpec{}) },
 		func(s *scripted) error { return s.put("p3", spec("module:high")) },
 		func(s *scripted) error { return s.source.Remove(context.Background(), "p3", "test") },
+		func(s *scripted) error { return s.upload("bad", trapping()) },
+		func(s *scripted) error { return s.put("default", spec("module:bad")) },
+		func(s *scripted) error { return s.activateLast() },
+		func(s *scripted) error { return s.trip() },
+		func(s *scripted) error { return s.activateLast() }, // a retry
+		func(s *scripted) error { return s.trip() },
+		func(s *scripted) error { return s.rollback(0) },
 	}
 }
 
@@ -156,6 +198,7 @@ func killedAt(dir, at string) error {
 	if s.source, err = host.OpenPolicySource(context.Background(), rt, s.modules, host.PolicyConfig{Dir: filepath.Join(dir, "policies")}, log); err != nil {
 		return err
 	}
+	go func() { _ = s.source.Run(context.Background()) }() // ends with the process
 	if err := tellState(s.source); err != nil {
 		return err
 	}
@@ -195,6 +238,9 @@ func statesOf(s *host.PolicySource) map[string]string {
 		}
 		for _, r := range p.Revisions {
 			fmt.Fprintf(&b, "revision %d %v by %s\n", r.Number, r.Digests, r.By)
+			if r.Number == p.Active {
+				fmt.Fprintf(&b, "it is %s\n", r.State)
+			}
 		}
 		for _, c := range p.History {
 			fmt.Fprintf(&b, "change %s %s %d %d %s\n", c.Who, c.What, c.Revision, c.Previous, c.Why)

@@ -31,10 +31,18 @@ type history struct {
 	ActivatedBy string           `json:"activated_by,omitempty"`
 	ActivatedAt time.Time        `json:"activated_at,omitzero"`
 	Seed        string           `json:"seed,omitempty"` // digest of the last seed applied
+	Trip        *keptTrip        `json:"trip,omitempty"` // the active revision has tripped
 	Canary      *CanaryInfo      `json:"canary,omitempty"`
 	Shadow      *ShadowInfo      `json:"shadow,omitempty"`
 	Revisions   []historyElement `json:"revisions"`         // by number
 	Changes     []Change         `json:"changes,omitempty"` // the oldest first
+}
+
+// keptTrip says that the active revision has tripped and nobody gave it another
+// chance: it starts so again. The list of changes is too short to tell.
+type keptTrip struct {
+	Why        string `json:"why"`
+	Distrusted bool   `json:"distrusted,omitempty"` // by an audit: the fallback stands in, and no probe helps
 }
 
 type historyElement struct {
@@ -109,7 +117,7 @@ func (h *history) add(el historyElement) (number int, dropped []historyElement) 
 // activate notes that a revision becomes the active one.
 func (h *history) activate(number int, by string, at time.Time) {
 	if h.Active != number {
-		h.Previous = h.Active
+		h.Previous, h.Trip = h.Active, nil
 	}
 	h.Active, h.ActivatedBy, h.ActivatedAt = number, by, at
 	h.find(number).Used = true

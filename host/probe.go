@@ -78,6 +78,7 @@ func (s *PolicySource) probeOne(ctx context.Context, name string, rev *policy.Re
 		return
 	}
 	next := n.history.copied()
+	next.Trip = nil
 	next.note(Change{Who: byGuard, What: whatProbeOK, Revision: rev.Number(), Why: "it answers the last frames: on probation"})
 	if err := s.commit(n, next); err != nil {
 		s.log.Error("a policy's probe could not be written down", slog.String("policy", name), slog.Any("err", err))

@@ -240,6 +240,9 @@ func (s *PolicySource) plan(c *candidate) (seedChange, bool) {
 	at := now()
 	out.next.note(Change{At: at, Who: c.el.By, What: whatSeed, Revision: out.number, Previous: n.history.Active})
 	out.next.activate(out.number, c.el.By, at)
+	if n.problem != "" {
+		out.next.Trip = nil // it is made anew
+	}
 	if r := out.next.Canary; r != nil && r.Revision == out.number {
 		out.next.Canary = nil
 	}
@@ -277,8 +280,18 @@ func (s *PolicySource) setGuard(on bool) {
 		return
 	}
 	for _, n := range s.policies {
-		if n.active != nil {
-			n.active.Retry()
+		if n.active == nil {
+			continue
+		}
+		n.active.Retry()
+		if n.history.Trip == nil || n.distrusted {
+			continue
+		}
+		next := n.history.copied()
+		next.Trip = nil
+		next.note(Change{Who: byConfig, What: whatRetry, Revision: next.Active, Why: "plugins.guard is off"})
+		if err := s.commit(n, next); err != nil {
+			s.log.Error("a policy's retry could not be written down", slog.String("policy", n.history.Name), slog.Any("err", err))
 		}
 	}
 }

@@ -170,12 +170,13 @@ func (s *PolicySource) activateMade(a activation) (*historyElement, error) {
 
 // retry gives the active revision another chance. s.mu is held.
 func (s *PolicySource) retry(n *named, a activation) error {
-	if n.active.State() != policy.Tripped {
+	if n.active.State() != policy.Tripped && n.history.Trip == nil {
 		n.active.Retry()
 		return nil
 	}
 	next := n.history.copied()
 	next.note(Change{Who: a.by, What: whatRetry, Revision: a.number, Why: a.why})
+	next.Trip = nil
 	if err := s.commit(n, next); err != nil {
 		return err
 	}
@@ -208,6 +209,7 @@ func (s *PolicySource) switchTo(n *named, rev *policy.Revision, a activation) er
 		next.Seed = seed // as if the configuration had activated it
 	}
 	next.activate(a.number, a.by, now())
+	next.Trip = nil // also when it is the same revision made anew
 	next.note(Change{Who: a.by, What: a.what, Revision: a.number, Previous: n.history.Active, Why: a.why})
 	if next.Canary != nil && (a.endCanary || next.Canary.Revision == a.number) {
 		next.Canary = nil

@@ -64,9 +64,7 @@ func (s *PolicySource) replaceDistrusted(n *named, why string) error {
 	if err != nil {
 		return err
 	}
-	next := h.copied()
-	next.note(Change{Who: byGuard, What: whatTrip, Revision: h.Active, Why: why})
-	written := s.commit(n, next)
+	written := s.noteTripped(n, &keptTrip{Why: why, Distrusted: true})
 	if err := s.publish(n, rev); err != nil {
 		return errors.Join(written, fmt.Errorf("trip policy %q: %w", h.Name, err))
 	}

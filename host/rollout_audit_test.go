@@ -27,9 +27,9 @@ func forgetful() []byte {
 }
 
 // distrusting is a running bench with revision 2 of low and 3 of forgetful.
-func distrusting(t *testing.T) *bench {
+func distrusting(t *testing.T, dir string) *bench {
 	t.Helper()
-	b := openBench(t, t.TempDir(), probing(time.Minute))
+	b := openBench(t, dir, probing(time.Minute))
 	b.upload(t, "low", lowest())
 	b.upload(t, "forgetful", forgetful())
 	b.put(t, "default", spec("module:low"))
@@ -40,7 +40,7 @@ func distrusting(t *testing.T) *bench {
 }
 
 func TestAModuleThatIsNotDeterministicTripsItsRevision(t *testing.T) {
-	b := distrusting(t)
+	b := distrusting(t, t.TempDir())
 	b.activate(t, "default", 3)
 	until(t, "the audit trips it", func() bool {
 		for range 500 {
@@ -62,7 +62,7 @@ func TestAModuleThatIsNotDeterministicTripsItsRevision(t *testing.T) {
 }
 
 func TestAModuleThatIsNotDeterministicEndsItsCanary(t *testing.T) {
-	b := distrusting(t)
+	b := distrusting(t, t.TempDir())
 	b.canary(t, host.CanarySpec{Revision: 3, Percent: 100})
 	until(t, "the audit ends the canary", func() bool {
 		for range 500 {

@@ -10,6 +10,10 @@ import (
 	"github.com/routerd/routerd/core/policy"
 )
 
+// noteAgain is how long a trip that could not be written down waits for the next
+// try.
+const noteAgain = time.Second
+
 // byGuard is who the guard is to a policy's history.
 const byGuard = "guard"
 
@@ -26,6 +30,7 @@ type trip struct {
 	rev        *policy.Revision
 	fault      policy.Fault
 	distrusted bool // by an audit, not by the guard
+	told       bool // the log has it that it could not be written down
 }
 
 // tripped hears of each trip, on the goroutine of the request whose fault it
@@ -71,33 +76,45 @@ func (s *PolicySource) Run(ctx context.Context) error {
 func (s *PolicySource) watchTrips(ctx context.Context) {
 	tick := time.NewTicker(s.probing)
 	defer tick.Stop()
+	again := time.NewTimer(noteAgain)
+	defer again.Stop()
 	for {
+		probes := false
 		select {
 		case <-ctx.Done():
 			s.noteTrips()
 			return
 		case <-s.trips.wake:
-			s.noteTrips()
+		case <-again.C:
 		case <-tick.C:
-			s.noteTrips()
+			probes = true
+		}
+		if !s.noteTrips() {
+			again.Reset(noteAgain)
+		}
+		if probes {
 			s.probe(ctx)
 		}
 	}
 }
 
-// noteTrips writes down what has tripped. What could not be written is tried
-// again later.
-func (s *PolicySource) noteTrips() {
+// noteTrips writes down what has tripped. What could not be written, on a full
+// disk for example, is to be tried again: false.
+func (s *PolicySource) noteTrips() bool {
 	var later []trip
 	for _, t := range s.trips.take() {
-		if err := s.noteTrip(t); err != nil {
-			s.log.Error("a policy's trip could not be written down", slog.String("policy", t.rev.Name()), slog.Any("err", err))
-			later = append(later, t)
+		err := s.noteTrip(t)
+		if err == nil {
+			continue
 		}
+		if !t.told {
+			s.log.Error("a policy's trip could not be written down; it is tried again", slog.String("policy", t.rev.Name()), slog.Any("err", err))
+		}
+		t.told = true
+		later = append(later, t)
 	}
-	if len(later) > 0 {
-		s.trips.add(later...)
-	}
+	s.trips.add(later...)
+	return len(later) == 0
 }
 
 // noteTrip ends the canary that has tripped; of the active revision it notes
@@ -125,7 +142,10 @@ func (s *PolicySource) noteTrip(t trip) error {
 			return s.replaceDistrusted(n, why)
 		}
 		s.log.Warn("policy tripped: its fallback decides", slog.String("policy", n.history.Name), slog.Int("revision", t.rev.Number()), slog.String("why", why))
-		return s.noteOnly(n, t.rev, why)
+		return s.noteTripped(n, &keptTrip{Why: why})
+	}
+	if t.distrusted && n.distrusted && n.history.Active == t.rev.Number() && n.history.Trip == nil {
+		return s.noteTripped(n, &keptTrip{Why: why, Distrusted: true}) // what could not be written before
 	}
 	// Whoever rolled back was quicker: the next rollback is to know all the same.
 	if el := n.history.find(t.rev.Number()); el == nil || specDigest(el.Spec) != specDigest(t.rev.Spec()) {
@@ -137,7 +157,17 @@ func (s *PolicySource) noteTrip(t trip) error {
 	return s.noteOnly(n, t.rev, why)
 }
 
-// noteOnly writes a trip into the history. s.mu is held.
+// noteTripped writes down that the active revision has tripped, and stays so over
+// a restart. s.mu is held.
+func (s *PolicySource) noteTripped(n *named, trip *keptTrip) error {
+	next := n.history.copied()
+	next.Trip = trip
+	next.note(Change{Who: byGuard, What: whatTrip, Revision: next.Active, Why: trip.Why})
+	return s.commit(n, next)
+}
+
+// noteOnly writes into the history that a revision which no longer decides has
+// tripped. s.mu is held.
 func (s *PolicySource) noteOnly(n *named, rev *policy.Revision, why string) error {
 	next := n.history.copied()
 	next.note(Change{Who: byGuard, What: whatTrip, Revision: rev.Number(), Why: why})

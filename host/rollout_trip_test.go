@@ -181,30 +181,27 @@ func TestO5_AProbeThatFailsLeavesItTripped(t *testing.T) {
 	}
 }
 
-func TestARevisionThatHadTrippedStartsFresh(t *testing.T) {
-	dir := t.TempDir()
-	t.Run("first life", func(t *testing.T) {
-		b := guarded(t, dir, time.Minute)
-		b.activate(t, "default", 3)
-		for range 5 {
-			b.decide(t, "", badSeed)
+func TestARevisionMadeAnewAfterATripStartsFresh(t *testing.T) {
+	b := guarded(t, t.TempDir(), time.Minute)
+	b.tripActive(t)
+	// Rolled back and forth again it is made anew: another chance.
+	for _, want := range []int{2, 3} {
+		if active, _, err := b.source.Rollback(t.Context(), "default", 0, "test"); err != nil || active != want {
+			t.Errorf("rollback: got %d (%v), want %d", active, err, want)
 		}
-		until(t, "the trip is written down", func() bool { return b.last(t).What == "trip" })
-		// Rolled back and forth again it is made anew: another chance.
-		for _, want := range []int{2, 3} {
-			if active, _, err := b.source.Rollback(t.Context(), "default", 0, "test"); err != nil || active != want {
-				t.Errorf("rollback: got %d (%v), want %d", active, err, want)
-			}
-		}
-		if s := b.states(t, "default")[3]; s != policy.Active {
-			t.Errorf("made anew it is %s", s)
-		}
-		for range 5 {
-			b.decide(t, "", badSeed)
-		}
-	})
-	b := openBench(t, dir)
-	if s := b.states(t, "default")[3]; s != policy.Active {
-		t.Errorf("after a restart it is %s, want active: the trip is in the history alone", s)
 	}
+	if s := b.states(t, "default")[3]; s != policy.Active {
+		t.Errorf("made anew it is %s", s)
+	}
+}
+
+// tripActive activates revision 3, trips it and waits until that is written.
+func (b *bench) tripActive(t testing.TB) {
+	t.Helper()
+	b.activate(t, "default", 3)
+	b.decide(t, "", 1) // a frame that it answers
+	for range 5 {
+		b.decide(t, "", badSeed)
+	}
+	until(t, "the trip is written down", func() bool { return b.last(t).What == "trip" })
 }

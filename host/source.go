@@ -158,8 +158,16 @@ func (s *PolicySource) restore(ctx context.Context, h history) error {
 func (s *PolicySource) restoreActive(ctx context.Context, n *named) error {
 	h := n.history
 	el := h.find(h.Active)
+	if h.Trip != nil && h.Trip.Distrusted {
+		return s.restoreDistrusted(ctx, n, el)
+	}
 	rev, err := s.build(ctx, h.Name, el)
 	if err == nil {
+		if h.Trip != nil {
+			rev.Trip() // until a probe or an operator gives it another chance
+			s.log.Warn("policy starts tripped: its fallback decides", slog.String("policy", h.Name),
+				slog.Int("revision", h.Active), slog.String("why", h.Trip.Why))
+		}
 		return s.publish(n, rev)
 	}
 	if ctx.Err() != nil {
@@ -175,6 +183,22 @@ func (s *PolicySource) restoreActive(ctx context.Context, n *named) error {
 		return err
 	}
 	n.problem = problem
+	return nil
+}
+
+// restoreDistrusted lets the fallback stand in again for an active revision with
+// a module that was found not to be deterministic.
+func (s *PolicySource) restoreDistrusted(ctx context.Context, n *named, el *historyElement) error {
+	s.log.Error("policy runs its fallback: a module is not deterministic", slog.String("policy", n.history.Name),
+		slog.Int("revision", el.Number), slog.String("why", n.history.Trip.Why))
+	rev, err := s.standIn(ctx, n.history.Name, el)
+	if err != nil {
+		return err
+	}
+	if err := s.publish(n, rev); err != nil {
+		return err
+	}
+	n.problem, n.distrusted = n.history.Trip.Why, true
 	return nil
 }
 

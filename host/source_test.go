@@ -28,11 +28,31 @@ type bench struct {
 	rt      *host.Runtime
 	modules *store.Store
 	source  *host.PolicySource
+	logs    *logBook
+}
+
+// logBook keeps what the source logs. Safe for concurrent use.
+type logBook struct {
+	mu   sync.Mutex // guards text
+	text strings.Builder
+}
+
+func (l *logBook) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+// count is how often a text was logged.
+func (l *logBook) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), text)
 }
 
 func openBench(t testing.TB, dir string, change ...func(*host.PolicyConfig)) *bench {
 	t.Helper()
-	b := &bench{dir: dir, rt: newRuntime(t)}
+	b := &bench{dir: dir, rt: newRuntime(t), logs: &logBook{}}
 	var err error
 	if b.modules, err = store.Open(filepath.Join(dir, "modules")); err != nil {
 		t.Fatal(err)
@@ -41,7 +61,7 @@ func openBench(t testing.TB, dir string, change ...func(*host.PolicyConfig)) *be
 	for _, c := range change {
 		c(&cfg)
 	}
-	b.source, err = host.OpenPolicySource(context.Background(), b.rt, b.modules, cfg, slog.New(slog.DiscardHandler))
+	b.source, err = host.OpenPolicySource(context.Background(), b.rt, b.modules, cfg, slog.New(slog.NewTextHandler(b.logs, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -146,10 +146,11 @@ func (r *Revision) CheckOverrides(overrides map[string]json.RawMessage) error {
 
 // Decide picks a row of t, which must have at least one. A fault is answered
 // by the fallback, among the rows that the filters before it have kept, and
-// reported in d, unless the stage's on_error says otherwise; with "fail" the *Fault is the error. A filter that must not drop
-// every candidate and did is an *EmptiedError. With these two errors d tells how
-// far the pipeline came. When ctx ends by ErrOutOfTime the fallback decides; when
-// it ends otherwise its cause is the error and d is not to be read. The caller holds a reference.
+// reported in d, unless the stage's on_error says otherwise; with "fail" the
+// *Fault is the error. A filter that must not drop every candidate and did is an
+// *EmptiedError. With these two errors d tells how far the pipeline came. When
+// ctx ends by ErrOutOfTime the fallback decides; when it ends otherwise its cause
+// is the error and d is not to be read. The caller holds a reference.
 func (r *Revision) Decide(ctx context.Context, t *Table, d *Decision) error {
 	if r.tripped.Load() {
 		d.reset(t, r.pipeline.scoring())
