@@ -50,8 +50,8 @@ func (s *Server) listDecisions(_ context.Context, x *exchange) error {
 // then policy, rows, tie, pick, fault, traces and fuel are that revision's.
 type decisionAnswer struct {
 	core.DecisionRecord
-	Pick     *core.RecordedPick `json:"pick"`               // null where the revision's filters leave nothing, or its fault ends the request
-	Recorded *core.RecordedPick `json:"recorded,omitempty"` // the pick that was made
+	Pick     *core.RecordedPick `json:"pick"`               // null where the revision ends the request without one
+	Recorded *core.RecordedPick `json:"recorded,omitempty"` // the pick that was made; null where there was none
 	Same     *bool              `json:"same,omitempty"`     // whether it is the same
 }
 

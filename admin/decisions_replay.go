@@ -16,10 +16,6 @@ import (
 	"github.com/routerd/routerd/host/store"
 )
 
-// reasonEmptied is the reason of the fault of a revision whose filters would have
-// left nothing to pick.
-const reasonEmptied = "emptied"
-
 // replayDecision answers what another revision would have chosen.
 func (s *Server) replayDecision(ctx context.Context, x *exchange, ref string) error {
 	name, revision, err := revisionRef(ref)
@@ -32,21 +28,20 @@ func (s *Server) replayDecision(ctx context.Context, x *exchange, ref string) er
 	}
 	got, err := s.parts.Policies.Explain(ctx, name, revision, rec.Frame)
 	out := decisionAnswer{DecisionRecord: rec.Record, Recorded: &rec.Record.Pick, Same: new(bool)}
-	out.Micros, out.Traces = 0, nil
-	switch {
-	case errors.Is(err, policy.ErrEmptied):
-		if err := s.emptied(&out, name, revision, err); err != nil {
-			return err
-		}
-	case err != nil:
+	if err != nil {
 		return err
-	default:
-		out.decided(&got)
-		if got.Refuses {
-			break
-		}
-		out.chosen(&got, rec.Frame, s.workerName(got.Worker.ID))
-		*out.Same = rec.Record.Pick.Worker == got.Worker.ID && rec.Record.Pick.Rank == got.Worker.Rank
+	}
+	out.Micros, out.Traces = 0, nil
+	out.decided(&got, rec.Frame)
+	if got.Ended == nil {
+		out.Pick = &core.RecordedPick{Worker: got.Worker.ID, Name: s.workerName(got.Worker.ID), Rank: got.Worker.Rank, By: got.Decision.By}
+	}
+	was, is := out.Recorded, out.Pick
+	switch {
+	case is == nil: // and nobody was picked then
+		*out.Same = was.By == ""
+	case was.By != "":
+		*out.Same = was.Worker == is.Worker && was.Rank == is.Rank
 	}
 	return x.reply(fasthttp.StatusOK, out)
 }
@@ -69,47 +64,35 @@ func (s *Server) workerName(id fleet.WorkerID) string {
 	return v.Name
 }
 
-// emptied says that the revision's filters would have left nothing.
-func (s *Server) emptied(out *decisionAnswer, name string, revision int, why error) error {
-	p, err := s.parts.Policies.Show(name)
-	if err != nil {
-		return err
-	}
-	if revision == 0 {
-		revision = p.Active
-	}
-	out.Policy = core.RecordedPolicy{Name: name, Revision: revision, Digests: []string{}, Stages: []policy.StageName{}}
-	for i := range p.Revisions {
-		if r := &p.Revisions[i]; r.Number == revision {
-			out.Policy.Digests = append(out.Policy.Digests, r.Digests...)
-		}
-	}
-	out.Fault = &core.RecordedFault{Reason: reasonEmptied, Detail: why.Error()}
-	out.Tie, out.Fuel = core.RecordedTie{}, 0
-	return nil
-}
-
-// chosen fills in what a revision chose.
-func (a *decisionAnswer) chosen(got *host.ExplainReport, f *policy.Recording, worker string) {
-	d := got.Decision
-	a.Rows = replayedRows(got, f)
-	a.Tie = core.RecordedTie{Rows: d.Tie.Rows, Draw: d.Tie.Draw}
-	a.Pick = &core.RecordedPick{Worker: got.Worker.ID, Name: worker, Rank: got.Worker.Rank, By: d.By}
-}
-
-// decided fills in what there is of a decision, chosen or refused.
-func (a *decisionAnswer) decided(got *host.ExplainReport) {
+// decided fills in what a revision made of the request, all but the pick.
+func (a *decisionAnswer) decided(got *host.ExplainReport, f *policy.Recording) {
 	d := got.Decision
 	a.Policy = core.RecordedPolicy{Name: got.Policy, Revision: got.Revision, Digests: append([]string{}, got.Digests...), Stages: append([]policy.StageName{}, got.Stages...)}
-	a.Tie, a.Fuel, a.Fault = core.RecordedTie{}, d.Fuel, nil
-	if d.Fault != nil {
-		a.Fault = &core.RecordedFault{Stage: d.Fault.Stage, Code: d.Fault.Code, Reason: d.Fault.Reason, Detail: d.Fault.Detail}
-	}
+	a.Rows = replayedRows(got, f)
+	a.Tie, a.Fuel, a.Fault = core.RecordedTie{Rows: d.Tie.Rows, Draw: d.Tie.Draw}, d.Fuel, replayedFault(got)
 	for _, tr := range d.Traces {
 		if finite(tr.Value) {
 			a.Traces = append(a.Traces, core.RecordedTrace{Stage: tr.Stage, Name: tr.Name, Value: tr.Value})
 		}
 	}
+}
+
+// replayedFault is the fault that ended the request, or else the first one, as the
+// records of decisions have it.
+func replayedFault(got *host.ExplainReport) *core.RecordedFault {
+	f := got.Decision.Fault
+	if fault, ok := errors.AsType[*policy.Fault](got.Ended); ok {
+		f = fault
+	} else if got.Ended != nil {
+		f = &policy.Fault{Reason: core.ReasonEmptied, Detail: got.Ended.Error()}
+		if emptied, ok := errors.AsType[*policy.EmptiedError](got.Ended); ok {
+			f.Stage = emptied.Use
+		}
+	}
+	if f == nil {
+		return nil
+	}
+	return &core.RecordedFault{Stage: f.Stage, Code: f.Code, Reason: f.Reason, Detail: f.Detail}
 }
 
 // replayedRows are the recorded candidates with what the revision made of them.

@@ -2,6 +2,7 @@ package admin_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/routerd/routerd/core"
+	"github.com/routerd/routerd/fleet"
 	. "github.com/routerd/routerd/host/wasmtest"
 	"github.com/routerd/routerd/plugins/abi"
 )
@@ -111,7 +113,7 @@ func TestAReplayShowsWhatFiltersDropAndWhatFaults(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	got = b.replayed(t, "a", ref(none))
-	if got.Pick != nil || *got.Same || got.Fault == nil || got.Fault.Reason != "emptied" || got.Policy.Revision != none || len(got.Policy.Digests) != 1 {
+	if got.Pick != nil || *got.Same || got.Fault == nil || got.Fault.Reason != "emptied" || !strings.HasPrefix(got.Fault.Stage, "module:none@") || got.Rows[1].Mask != 0 || got.Policy.Revision != none || len(got.Policy.Digests) != 1 {
 		t.Errorf("got %+v, fault %+v", got, got.Fault)
 	}
 	got = b.replayed(t, "a", ref(traps))
@@ -152,6 +154,41 @@ func TestAReplayOfARevisionThatFailsTheRequestPicksNobody(t *testing.T) {
 	got = b.replayed(t, "a", ref(fails+1))
 	if got.Pick == nil || got.Pick.By != "fallback" || got.Fault == nil || got.Fuel == 0 {
 		t.Errorf("got %+v, fault %+v: want the fallback and the fuel of the call that trapped", got, got.Fault)
+	}
+}
+
+// What ended the request then ends it again, and the answers are alike.
+func TestAReplayOfARequestThatFailedFailsTheSame(t *testing.T) {
+	b := three(t)
+	traps := b.stagesOn(t, "traps", trapsFor1(), `{"scorers":[{"use":"module:traps","on_error":"fail"}]}`)
+	none := Guest{Name: "none", Kinds: []string{"filter"}, Filter: Cat(Get(0), Load32(abi.OffRows), I32(2), Op(I32Eq), If(SetMask(0, 0), SetMask(1, 0)), I32(0))}.Bytes()
+	empties := b.stagesOn(t, "none", none, `{"filters":[{"use":"module:none","on_empty":"fail"}],"scorers":[{"use":"builtin:least-load"}]}`)
+	for _, revision := range []int{traps, empties} {
+		b.call(t, "POST", "/v1/policies/default/activate", fmt.Sprintf(`{"revision":%d}`, revision)).into(t, http.StatusOK, nil)
+		seed := uint64(1)
+		_, err := b.core.Select(t.Context(), &core.Request{
+			Kind: core.Book, SelectionID: "a", RequestID: "a", Surface: "test", Seed: &seed, Partition: fleet.PartitionKey{Model: "m", Group: "default"},
+		})
+		failed, ok := errors.AsType[*core.Error](err)
+		if !ok || failed.DecisionID == "" {
+			t.Fatalf("got %v, want an error with a decision", err)
+		}
+		var was, again, other replayAnswer
+		b.call(t, "GET", "/v1/decisions/"+failed.DecisionID, nil).into(t, http.StatusOK, &was)
+		b.call(t, "GET", "/v1/decisions/"+failed.DecisionID+"?policy="+ref(revision), nil).into(t, http.StatusOK, &again)
+		if was.Pick != nil || again.Pick != nil || again.Recorded != nil || !*again.Same {
+			t.Errorf("revision %d: got %+v, was %+v", revision, again, was)
+		}
+		if diff := cmp.Diff([]any{was.Fault, was.Fuel, was.Rows}, []any{again.Fault, again.Fuel, again.Rows}); diff != "" {
+			t.Errorf("revision %d (-recorded +replayed)\n%s", revision, diff)
+		}
+		b.call(t, "GET", "/v1/decisions/"+failed.DecisionID+"?policy=default@1", nil).into(t, http.StatusOK, &other)
+		if other.Pick == nil || *other.Same {
+			t.Errorf("another revision: got %+v", other)
+		}
+		if got := b.tried(t, "/v1/policies/default?dry_run=1&decisions=1", leastLoad); got.Trial.Frames != 1 {
+			t.Errorf("a dry run leaves out the request that failed: %+v", got.Trial)
+		}
 	}
 }
 

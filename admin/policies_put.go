@@ -144,8 +144,8 @@ func (s *Server) recorded(name string, most int) (ids []string, frames []*policy
 		if len(ids) == most {
 			break
 		}
-		if d.Pick.By != policy.ByPolicy && d.Pick.By != policy.ByFallback {
-			continue // a pin or a session chose
+		if d.Pick.By == policy.ByPin || d.Pick.By == policy.BySession {
+			continue // no policy was asked
 		}
 		// One that is gone meanwhile is left out.
 		if r, ok := s.parts.Decisions.Recording(d.ID); ok && r.Record.ID == d.ID {

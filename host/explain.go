@@ -44,11 +44,12 @@ type ExplainReport struct {
 	Revision int
 	Digests  []string
 	Stages   []policy.StageName // in the order of the decision's scores and masks
-	Worker   fleet.Worker       // that it chooses; zero where it refuses
-	// Refuses tells that nobody is chosen: a stage faulted whose on_error is fail.
-	Refuses bool
+	Worker   fleet.Worker       // that it chooses; zero where it ends the request
+	// Ended is why nobody is chosen: the *policy.Fault of a stage whose on_error is
+	// fail, or a *policy.EmptiedError. Nil where somebody is.
+	Ended error
 	// Decision is whole, with the fault in it where the fallback had to decide; as
-	// far as the pipeline came where it refuses. It is the caller's.
+	// far as the pipeline came where the request is ended. It is the caller's.
 	Decision *policy.Decision
 }
 
@@ -57,8 +58,8 @@ type ExplainReport struct {
 // request that pinned one rank is answered by the pin, as it was. Nothing of it
 // is seen outside and the counts and guards of what serves do not hear of it. A
 // *LackingError when the recording lacks a column, an *OverrideError when the
-// revision does not take the request's overrides, policy.ErrEmptied when its
-// filters leave nothing, ErrNoPolicy, ErrNoRevision, ErrNoActive.
+// revision does not take the request's overrides, ErrNoPolicy, ErrNoRevision,
+// ErrNoActive.
 func (s *PolicySource) Explain(ctx context.Context, name string, revision int, frame *policy.Recording) (ExplainReport, error) {
 	el, err := s.explained(name, revision)
 	if err != nil {
@@ -74,7 +75,7 @@ func (s *PolicySource) Explain(ctx context.Context, name string, revision int, f
 	defer rev.Retire()
 	out := ExplainReport{Policy: name, Revision: el.Number, Digests: rev.Digests(), Stages: rev.Stages(), Decision: &policy.Decision{}}
 	if err := out.decide(ctx, rev, frame); err != nil {
-		return ExplainReport{}, fmt.Errorf("explain policy %q revision %d: %w", name, el.Number, err)
+		return ExplainReport{}, err
 	}
 	return out, nil
 }
@@ -97,12 +98,12 @@ func (r *ExplainReport) decide(ctx context.Context, rev *policy.Revision, frame 
 		return &LackingError{r.Policy, r.Revision, lacking}
 	}
 	err := rev.Decide(ctx, &t, r.Decision)
-	if _, failed := errors.AsType[*policy.Fault](err); failed {
-		r.Refuses = true
+	if _, failed := errors.AsType[*policy.Fault](err); failed || errors.Is(err, policy.ErrEmptied) {
+		r.Ended = err
 		return nil
 	}
 	if err != nil {
-		return err
+		return fmt.Errorf("explain policy %q revision %d: %w", r.Policy, r.Revision, err)
 	}
 	r.Worker = t.Rows[r.Decision.Row]
 	return nil
