@@ -321,6 +321,12 @@ func TestARecordedDecisionIsMadeAgainWithTheSameBits(t *testing.T) {
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Fatalf("decision %s (-first +again):\n%s", r.Record.ID, diff)
 				}
+				rec, _ := w.Decisions().Get(r.Record.ID)
+				for row, keep := range want.Mask {
+					if rows := rec.Rows; rows[row].Mask != int(keep) || (rows[row].By == "module:f") != (keep == 0) {
+						t.Errorf("the record of a decision by the %s has row %d with mask %d by %q; want %d", want.By, row, rows[row].Mask, rows[row].By, keep)
+					}
+				}
 				if r.Record.Pick.Worker != got.Worker || r.Record.Rows != nil {
 					t.Errorf("the record picked %v, again it is %v; rows %d", r.Record.Pick.Worker, got.Worker, len(r.Record.Rows))
 				}
