@@ -42,7 +42,7 @@ func (in *instance) refuel() {
 	if in.busy.size() > maxNativeStack {
 		panic(errStack)
 	}
-	if in.stop != nil && in.stop.Load() {
+	if in.stop != nil && in.stop.Load() || in.rt.crew.closed.Load() {
 		panic(errDeadline)
 	}
 	in.lookAtClock()

@@ -230,12 +230,11 @@ func (a *auditor) audit(r *auditRecord) {
 func (a *auditor) again(r *auditRecord) (differs string, err error) {
 	s := r.stage
 	m := s.pool.module
-	in, err := a.rt.newBound(m, s.pool.config, &guestLog{mute: true}, r.shape)
+	in, err := a.rt.newBound(m, s.pool.config, &guestLog{mute: true}, r.shape, &a.stop)
 	if err != nil {
 		return "", err
 	}
 	defer in.close()
-	in.stop = &a.stop
 	r.frame.Table(&a.table, m.columns)
 	c := call{kind: s.kind, number: s.number, table: &a.table, mask: r.mask, budget: abi.FuelSetUp, quiet: true}
 	code, _, fault := in.run(&c)

@@ -76,21 +76,22 @@ func (r *Runtime) newInstance(m *module, c *configuration, log *guestLog) (*inst
 	if err != nil {
 		return nil, err
 	}
-	return r.newBound(m, c, log, sh)
+	return r.newBound(m, c, log, sh, nil)
 }
 
 // newBound makes an instance and takes it through start section, _initialize,
 // rp_configure and rp_bind, all under one set-up budget. An error is a
 // *LoadError unless only memory is short (errMemory). What the guest said goes
-// to log at once.
-func (r *Runtime) newBound(m *module, c *configuration, log *guestLog, sh *shape) (*instance, error) {
+// to log at once. stop ends it at the next slice; nil for never. It ends the
+// instance's calls, too.
+func (r *Runtime) newBound(m *module, c *configuration, log *guestLog, sh *shape, stop *atomic.Bool) (*instance, error) {
 	region := &allocator{budget: &r.memory, reserve: r.reserve}
 	if !region.take(int64(m.minPages) * pageSize) {
 		return nil, errMemory
 	}
 	in := &instance{
 		rt: r, module: m, log: log, region: region, shape: sh,
-		rest: abi.FuelSetUp - abi.FuelSlice, granted: abi.FuelSlice, quiet: log.mute,
+		rest: abi.FuelSetUp - abi.FuelSlice, granted: abi.FuelSlice, quiet: log.mute, stop: stop,
 	}
 	in.carrier = context.WithValue(context.Background(), instanceKey{}, in)
 	r.instances.Add(1)

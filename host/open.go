@@ -91,7 +91,7 @@ func (r *Runtime) setUp(ctx context.Context, m *module, c *configuration, capaci
 		if err := ctx.Err(); err != nil {
 			return nil, nil, fmt.Errorf("set up module: %w", context.Cause(ctx))
 		}
-		in, err := r.newBound(m, c, &guestLog{mute: true}, sh)
+		in, err := r.newBound(m, c, &guestLog{mute: true}, sh, nil)
 		switch {
 		case err != nil && sh.capacity() > firstRows:
 			return r.setUp(ctx, m, c, firstRows)
@@ -116,10 +116,6 @@ func (r *Runtime) holding(ctx context.Context, m *module, open func() *pool) (*p
 		return nil, err
 	}
 	return open(), nil
-}
-
-func (r *Runtime) closePool(p *pool) error {
-	return errors.Join(p.close(), r.modules.release(p.module.digest))
 }
 
 // poolOf is the pool that serves a partition: the stage's own unless the module

@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,10 +31,12 @@ type pool struct {
 	alive   int        // idle, in use or in the making
 	growing bool
 	closed  bool
+	workers int       // goroutines at work in the background
 	line    []*waiter // in order of arrival
 	widen   int       // capacity that is being made, 0 for none
 	widened time.Time // when making a larger capacity last failed
-	work    sync.WaitGroup
+
+	stop atomic.Bool // ends what the workers have guests do, at the next slice
 }
 
 type waiter struct {
@@ -61,7 +64,7 @@ func newPool(r *Runtime, m *module, c *configuration, log *guestLog, sh *shape, 
 			in.close()
 			continue
 		}
-		in.log = log
+		in.log, in.stop = log, &p.stop
 		p.slots[i].Store(in)
 		p.alive++
 	}
@@ -229,13 +232,38 @@ func (p *pool) retire(in *instance) {
 // grow starts making one more instance unless one is in the making or there are
 // enough. p.mu is held.
 func (p *pool) grow() {
-	if p.growing || p.closed || p.alive >= len(p.slots) {
+	if p.growing || p.alive >= len(p.slots) || !p.background(p.makeOne) {
 		return
 	}
 	p.growing = true
 	p.ahead.Store(false)
 	p.alive++
-	p.work.Go(p.makeOne)
+}
+
+// background has work done on a goroutine of its own; false when the pool, or
+// the runtime, is being closed. The work must take p.mu before it changes the
+// pool. p.mu is held.
+func (p *pool) background(work func()) bool {
+	if p.closed {
+		return false
+	}
+	started := p.rt.crew.start(func() {
+		work()
+		p.mu.Lock()
+		p.workers--
+		last := p.closed && p.workers == 0
+		p.mu.Unlock()
+		if !last {
+			return
+		}
+		if err := p.giveUpAll(); err != nil {
+			p.rt.log.Error("close plugin pool", slog.String("plugin", p.module.manifest.Name), slog.Any("err", err))
+		}
+	})
+	if started {
+		p.workers++
+	}
+	return started
 }
 
 // makeOne runs on the grower's goroutine.
@@ -248,6 +276,10 @@ func (p *pool) makeOne() {
 	defer p.mu.Unlock()
 	p.growing = false
 	p.sweep()
+	if err != nil && p.closed { // it was stopped
+		p.alive--
+		return
+	}
 	if err != nil {
 		// What set-up did once it may refuse later, when memory is short: the
 		// next call that has to wait tries again.
@@ -264,23 +296,34 @@ func (p *pool) makeOne() {
 
 // make sets an instance up.
 func (p *pool) make(sh *shape) (*instance, error) {
-	return contained("set up instance", func() (*instance, error) { return p.rt.newBound(p.module, p.config, p.log, sh) })
+	return contained("set up instance", func() (*instance, error) { return p.rt.newBound(p.module, p.config, p.log, sh, &p.stop) })
 }
 
-// close waits for the grower and closes the idle instances. Nobody is in a call
-// any more.
+// close ends the pool, in which nobody is in a call any more, and waits for
+// nothing: a worker of the pool is stopped, and the last one gives up what is
+// left.
 func (p *pool) close() error {
 	p.mu.Lock()
 	p.closed = true
+	p.stop.Store(true)
 	for _, w := range p.line {
 		close(w.got)
 	}
 	p.line = nil
 	p.waiting.Store(0)
+	busy := p.workers > 0
 	p.mu.Unlock()
-	p.work.Wait()
+	if busy {
+		return nil
+	}
+	return p.giveUpAll()
+}
+
+// giveUpAll closes the instances of a closed pool, all idle, and gives up its
+// reference to the module.
+func (p *pool) giveUpAll() error {
 	for in := p.idle(); in != nil; in = p.idle() {
 		in.close()
 	}
-	return nil
+	return p.rt.modules.release(p.module.digest)
 }

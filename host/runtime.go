@@ -32,6 +32,7 @@ type Runtime struct {
 	rows    atomic.Int64 // capacity that the largest call so far asks for
 	guests  guestCollector
 	auditor *auditor
+	crew    crew          // the goroutines of pools
 	turn    chan struct{} // capacity 1: holds a token while a module is rewritten or loaded; guards disk
 	fills   chan struct{} // capacity 1: holds a token while a module is compiled; taken before turn
 
@@ -74,7 +75,7 @@ func newRuntime(cfg Config, log *slog.Logger, reg prometheus.Registerer, rc waze
 		log.Info("guest memory is ordinary memory: address space cannot be reserved without being counted")
 	}
 	r.modules = newShared[string]((*module).close)
-	r.pools = newShared[poolKey](r.closePool)
+	r.pools = newShared[poolKey]((*pool).close)
 	var err error
 	if r.metrics, err = newMetrics(reg, r); err != nil {
 		return nil, fmt.Errorf("register plugin metrics: %w", err)
@@ -99,11 +100,13 @@ func newRuntime(cfg Config, log *slog.Logger, reg prometheus.Registerer, rc waze
 	return r, nil
 }
 
-// Close gives everything back. No stage of this Runtime may be in use.
+// Close gives everything back, once what guests do in the background has been
+// stopped. No stage of this Runtime may be in use.
 func (r *Runtime) Close() error {
 	r.close.Do(func() {
 		ctx := context.Background()
 		r.auditor.close()
+		r.crew.close()
 		if r.engine != nil {
 			r.closeErr = r.engine.Close(ctx)
 		}

@@ -54,16 +54,23 @@ func (p *pool) tidyUp(in *instance) bool {
 	if p.waiting.Load() > 0 || !p.anyIdle() && !in.overdue() || !p.tidying.CompareAndSwap(false, true) {
 		return false
 	}
-	p.work.Go(func() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	started := p.background(func() {
 		defer p.tidying.Store(false)
 		if err := in.tidyUp(); err != nil {
-			p.rt.metrics.idleFaults.WithLabelValues(p.module.manifest.Name).Inc()
+			if !p.stop.Load() {
+				p.rt.metrics.idleFaults.WithLabelValues(p.module.manifest.Name).Inc()
+			}
 			p.discard(in)
 			return
 		}
 		p.lay(in)
 	})
-	return true
+	if !started {
+		p.tidying.Store(false)
+	}
+	return started
 }
 
 // tidyUp calls rp_idle.

@@ -20,12 +20,13 @@ func (p *pool) widenTo(n int) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || p.widen != 0 || capacity <= p.shape.Load().capacity() || time.Since(p.widened) < widenAgain {
+	if p.widen != 0 || capacity <= p.shape.Load().capacity() || time.Since(p.widened) < widenAgain {
 		return
 	}
-	p.widen = capacity
 	replaced := max(p.alive, 1)
-	p.work.Go(func() { p.makeWider(capacity, replaced) })
+	if p.background(func() { p.makeWider(capacity, replaced) }) {
+		p.widen = capacity
+	}
 }
 
 // makeWider runs on a goroutine of the pool. It makes as many instances as there
@@ -42,6 +43,12 @@ func (p *pool) makeWider(capacity, most int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.widen = 0
+	if p.closed { // it was stopped
+		for _, in := range made {
+			in.close()
+		}
+		return
+	}
 	if len(made) == 0 {
 		p.widened = time.Now()
 		p.rt.metrics.growthFailed.Inc()

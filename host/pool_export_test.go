@@ -1,0 +1,28 @@
+package host
+
+import (
+	"context"
+
+	"github.com/routerd/routerd/core/policy"
+)
+
+// poolOf is the pool of a scorer.
+func poolOf(s policy.Scorer) *pool { return s.(scorerStage).pool }
+
+// Take takes an instance out of a stage's pool, as a call does.
+func Take(s policy.Scorer) (giveBack func()) {
+	p := poolOf(s)
+	in, err := p.get(context.Background())
+	if err != nil {
+		return func() {}
+	}
+	return func() { p.put(in) }
+}
+
+// Tidying is how many instances of a stage's pool are in rp_idle.
+func Tidying(s policy.Scorer) int {
+	if poolOf(s).tidying.Load() {
+		return 1
+	}
+	return 0
+}
