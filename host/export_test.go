@@ -47,6 +47,9 @@ func Idle(s policy.Scorer) (n int) {
 	return n
 }
 
+// Scoped makes the stages that are made under ctx those of a dry run or shadow.
+var Scoped = scoped
+
 // Shared is what modules and pools are counted with.
 type Shared struct{ s *shared[string, int] }
 

@@ -9,45 +9,41 @@ import (
 // metrics are the package's. Plugin names come from manifests that an operator
 // uploaded, reasons from a closed list.
 type metrics struct {
-	calls        *prometheus.CounterVec
-	faults       *prometheus.CounterVec
-	fuel         *prometheus.CounterVec
-	logDropped   *prometheus.CounterVec
+	plugins      *livePlugins
+	calls        pluginVec
+	faults       pluginVec
+	fuel         pluginVec
+	logDropped   pluginVec
 	growthFailed prometheus.Counter
-	idleFaults   *prometheus.CounterVec
-	recycled     *prometheus.CounterVec
-	audits       *prometheus.CounterVec
+	idleFaults   pluginVec
+	recycled     pluginVec
+	audits       pluginVec
 	compile      prometheus.Histogram
 	rebuilds     prometheus.Counter
 	activations  prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer, r *Runtime) (*metrics, error) {
+	plugins := &livePlugins{stages: map[string]int{}}
 	m := &metrics{
-		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "routerd_plugin_calls_total", Help: "Calls of guest modules.",
-		}, []string{"plugin"}),
-		faults: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "routerd_plugin_faults_total", Help: "Calls of guest modules that gave no result, by reason; capacity and pool_wait are not the module's doing.",
-		}, []string{"plugin", "reason"}),
-		fuel: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "routerd_plugin_fuel_total", Help: "Fuel used by guest modules.",
-		}, []string{"plugin"}),
-		logDropped: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "routerd_plugin_log_dropped_total", Help: "Log lines of guest modules over the rate.",
-		}, []string{"plugin"}),
+		plugins: plugins,
+		calls: plugins.counter("routerd_plugin_calls_total",
+			"Calls of guest modules. Like the other series of a plugin, while a revision that is kept runs it."),
+		faults: plugins.counter("routerd_plugin_faults_total",
+			"Calls of guest modules that gave no result, by reason; capacity and pool_wait are not the module's doing.", "reason"),
+		fuel: plugins.counter("routerd_plugin_fuel_total",
+			"Fuel used by guest modules."),
+		logDropped: plugins.counter("routerd_plugin_log_dropped_total",
+			"Log lines of guest modules over the rate."),
 		growthFailed: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "routerd_plugin_growth_failures_total", Help: "Instances that could not be made for a running pool.",
 		}),
-		idleFaults: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "routerd_plugin_idle_faults_total", Help: "Guest instances thrown away because rp_idle failed.",
-		}, []string{"plugin"}),
-		recycled: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "routerd_plugin_recycled_total", Help: "Guest instances replaced because their memory grew in call after call up to its limit.",
-		}, []string{"plugin"}),
-		audits: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "routerd_plugin_audits_total", Help: "Calls of guest modules that were to be run again, by result: equal, unequal, fault (of the second run), shed (too many at once), skipped (no memory).",
-		}, []string{"plugin", "result"}),
+		idleFaults: plugins.counter("routerd_plugin_idle_faults_total",
+			"Guest instances thrown away because rp_idle failed."),
+		recycled: plugins.counter("routerd_plugin_recycled_total",
+			"Guest instances replaced because their memory grew in call after call up to its limit."),
+		audits: plugins.counter("routerd_plugin_audits_total",
+			"Calls of guest modules that were to be run again, by result: equal, unequal, fault (of the second run), shed (too many at once), skipped (no memory).", "result"),
 		compile: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "routerd_plugin_compile_seconds", Help: "Time to validate and compile a module.",
 			Buckets: []float64{0.005, 0.02, 0.1, 0.5, 2, 5, 20, 60},
@@ -84,20 +80,3 @@ func gauge(name, help string, value func() float64) prometheus.Collector {
 }
 
 func (m *metrics) compiled(began time.Time) { m.compile.Observe(time.Since(began).Seconds()) }
-
-// stageMetrics are the counters of one stage, resolved once.
-type stageMetrics struct {
-	calls, fuel prometheus.Counter
-	faults      map[string]prometheus.Counter
-}
-
-func (m *metrics) stage(plugin string) *stageMetrics {
-	s := &stageMetrics{
-		calls: m.calls.WithLabelValues(plugin), fuel: m.fuel.WithLabelValues(plugin),
-		faults: map[string]prometheus.Counter{},
-	}
-	for _, r := range reasons() {
-		s.faults[r] = m.faults.WithLabelValues(plugin, r)
-	}
-	return s
-}

@@ -3,6 +3,7 @@ package host_test
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 
@@ -58,6 +59,58 @@ func TestMetricsTellCallsFaultsAndWhatIsHeld(t *testing.T) {
 	}
 	if n := values(t, reg)["routerd_plugin_instances"]; n != 0 {
 		t.Errorf("instances after close: got %v", n)
+	}
+}
+
+// The series of a plugin are there while a stage of it may decide, whatever
+// module of the name it runs.
+func TestTheSeriesOfAPluginGoWithItsLastStage(t *testing.T) {
+	rt, reg, _ := told(t)
+	trapping := hostileInACall()["unreachable"].guest.Bytes()
+	open := func(ctx context.Context, wasm []byte) policy.Scorer {
+		t.Helper()
+		s, err := loaded(ctx, rt, "module:test", wasm)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = s.Score(context.Background(), badTable(s, 2), make([]float64, 2), &policy.StageReport{})
+		return s
+	}
+	of := func() (names []string) {
+		for name := range values(t, reg) {
+			if strings.Contains(name, "{test") {
+				names = append(names, name)
+			}
+		}
+		slices.Sort(names)
+		return names
+	}
+	check := func(when string, want ...string) {
+		t.Helper()
+		if diff := cmp.Diff(want, of()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", when, diff)
+		}
+	}
+	none := open(host.Scoped(t.Context(), "trial"), trapping)
+	check("a stage of a dry run")
+	first := open(t.Context(), trapping)
+	one := []string{"routerd_plugin_calls_total{test}", "routerd_plugin_faults_total{test,unreachable}", "routerd_plugin_fuel_total{test}"}
+	check("with a fault of one reason", one...)
+	second := open(t.Context(), good())
+	for _, s := range []policy.Scorer{none, first} {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		check("while another stage has the name", one...)
+	}
+	if err := second.Close(); err != nil {
+		t.Error(err)
+	}
+	check("after the last stage")
+	again := open(t.Context(), good())
+	check("of a later stage", "routerd_plugin_calls_total{test}", "routerd_plugin_fuel_total{test}")
+	if err := again.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

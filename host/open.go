@@ -37,7 +37,7 @@ func (r *Runtime) Stage(ctx context.Context, kind abi.Kind, use string, wasm []b
 	if err := errors.Join(err, r.modules.release(digest)); err != nil {
 		return nil, err
 	}
-	s := &stage{use: use, rt: r, key: key, pool: p, kind: kind, number: kindNumber(kind), metrics: r.metrics.stage(m.manifest.Name)}
+	s := &stage{use: use, rt: r, key: key, pool: p, kind: kind, number: kindNumber(kind), metrics: r.metrics.stage(m.manifest.Name, scopeOf(ctx) == "")}
 	s.audits.next.Store(firstAudit())
 	return s.as(), nil
 }

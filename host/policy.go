@@ -86,6 +86,7 @@ func (s *stage) Close() error {
 	partitions := s.partitions
 	s.partitions = nil
 	s.mu.Unlock()
+	s.metrics.close()
 	var errs []error
 	for key := range partitions {
 		errs = append(errs, s.rt.pools.release(s.keyOf(key)))
