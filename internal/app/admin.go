@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -81,10 +83,7 @@ func newAdmin(p adminParts) (*admin.Server, error) {
 // adminConfig is what the configuration says of the admin API, with the token as
 // its file has it now.
 func adminConfig(cfg *config.Config, d *dataDir) (admin.Config, error) {
-	file := cfg.Admin.TokenFile
-	if file == "" {
-		file = d.file("admin.token")
-	}
+	file := tokenFile(cfg, d)
 	ac := admin.DefaultConfig()
 	ac.MaxBody, ac.MetricsPublic = int64(cfg.Admin.MaxBody), cfg.Admin.MetricsPublic
 	var err error
@@ -92,14 +91,34 @@ func adminConfig(cfg *config.Config, d *dataDir) (admin.Config, error) {
 	return ac, err
 }
 
+// tokenFile is where the token is: the configured path, or one in the data folder.
+func tokenFile(cfg *config.Config, d *dataDir) string {
+	if cfg.Admin.TokenFile != "" {
+		return cfg.Admin.TokenFile
+	}
+	return d.file("admin.token")
+}
+
+// reloadedAdmin is adminConfig for a reload. It makes no token where a path of
+// the operator's has none: a mistyped one would lock the operator out.
+func reloadedAdmin(cfg *config.Config, d *dataDir) (admin.Config, error) {
+	if file := tokenFile(cfg, d); file != d.file("admin.token") {
+		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+			return admin.Config{}, fmt.Errorf("%q does not exist; allowed: a file with a token, which only a start makes", file)
+		}
+	}
+	ac, err := adminConfig(cfg, d)
+	if err != nil {
+		return ac, err
+	}
+	return ac, ac.Validate()
+}
+
 // followAdmin has the admin API follow the configuration, and the token its
 // file.
 func followAdmin(r *reloads, s *admin.Server, d *dataDir, addr *addresses) {
 	r.follow(settingsLast, part{prepare: func(_ context.Context, now *config.Config) (prepared, error) {
-		ac, err := adminConfig(now, d)
-		if err == nil {
-			err = ac.Validate()
-		}
+		ac, err := reloadedAdmin(now, d)
 		if err != nil {
 			return prepared{}, &admin.ReloadError{Code: admin.CodeInvalid, Step: admin.ReloadPrepare, Problems: []admin.ReloadProblem{
 				{Key: "admin.token_file", Text: "admin.token_file: " + err.Error()},

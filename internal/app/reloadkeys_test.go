@@ -263,6 +263,38 @@ func testTokenFile(t *testing.T) {
 	statuses(t, [2]int{http.StatusUnauthorized, http.StatusOK}, before, after)
 }
 
+// A mistyped path must not make a token that nobody has. The start makes it, and
+// so does a reload in the data folder, where the token is looked for.
+func TestAReloadMakesNoTokenFileThatIsConfigured(t *testing.T) {
+	cfg := settings(t)
+	cfg.Admin.TokenFile = filepath.Join(t.TempDir(), "token")
+	r := startReloadable(t, cfg) // makes it
+	token, typo := r.Token(), filepath.Join(t.TempDir(), "tokne")
+	for name, change := range map[string]func(){
+		"a typo": func() { r.set(func(c *config.Config) { c.Admin.TokenFile = typo }) },
+		"the file is gone": func() {
+			r.set(func(c *config.Config) { c.Admin.TokenFile = cfg.Admin.TokenFile })
+			_ = os.Remove(cfg.Admin.TokenFile)
+		},
+	} {
+		change()
+		got := r.reload(t)
+		if got.status != http.StatusBadRequest || got.Error.Details.Step != "prepare" || got.Error.Details.Item != "admin.token_file" || !strings.Contains(got.Error.Message, "does not exist") {
+			t.Errorf("%s: got %+v", name, got)
+		}
+	}
+	if _, err := os.Stat(typo); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the file was made: %v", err)
+	}
+	if status, _ := r.call(t, http.MethodGet, "/v1/workers", token, nil); status != http.StatusOK || r.Token() != token {
+		t.Errorf("the old token gets %d", status)
+	}
+	r.change(t, func(c *config.Config) { c.Admin.TokenFile = "" }, "admin.token_file")
+	if r.Token() == token {
+		t.Error("the token in the data folder was not made")
+	}
+}
+
 func testAdminMaxBody(t *testing.T) {
 	r := startReloadable(t, settings(t))
 	put := func() int {
