@@ -98,6 +98,11 @@ func (s *stage) audit(record *auditRecord, in *instance, code abi.GuestCode, out
 	if record == nil {
 		return
 	}
+	if in.region.refused > 0 { // whatever it made of that, another would not
+		s.countAudit(auditSkipped)
+		s.dropAudit(record)
+		return
+	}
 	record.shape, record.code = in.shape, code
 	record.out = result{
 		scores: append(record.out.scores[:0], out.scores...), keep: append(record.out.keep[:0], out.keep...), choice: out.choice,
@@ -230,7 +235,7 @@ func (a *auditor) audit(r *auditRecord) {
 func (a *auditor) again(r *auditRecord) (differs string, err error) {
 	s := r.stage
 	m := s.pool.module
-	in, err := a.rt.newBound(m, s.pool.config, &guestLog{mute: true}, r.shape, &a.stop)
+	in, err := a.rt.newBound(m, s.pool.config, r.shape, terms{log: &guestLog{mute: true}, stop: &a.stop})
 	if err != nil {
 		return "", err
 	}
@@ -246,6 +251,9 @@ func (a *auditor) again(r *auditRecord) (differs string, err error) {
 		}
 		a.out.choice = policy.Choice{}
 		fault = in.take(&c, &a.out)
+	}
+	if in.region.refused > 0 {
+		return "", errMemory
 	}
 	if fault != nil {
 		return "", fault

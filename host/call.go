@@ -22,6 +22,7 @@ const (
 	reasonBadCode    = "bad_code"
 	reasonOutFlags   = "out_flags"
 	reasonPoolWait   = "pool_wait"
+	reasonNoMemory   = "memory_limit" // the host's, not the guest's own
 	reasonCapacity   = "capacity"
 	reasonImport     = "bad_import_argument"
 	reasonAbort      = "abort"
@@ -52,7 +53,7 @@ func reasons() []string {
 	out := []string{
 		reasonFuel, reasonDeadline, reasonUnwritten, reasonNaN, reasonRange, reasonGuest, reasonBadCode, reasonOutFlags,
 		reasonPoolWait, reasonCapacity, reasonImport, reasonAbort, reasonExit, reasonTrap, reasonMemoryGone, reasonStack,
-		reasonMask, reasonPick, reasonOtherBits,
+		reasonMask, reasonPick, reasonOtherBits, reasonNoMemory,
 	}
 	for _, e := range engineReasons {
 		out = append(out, e.reason)
@@ -78,6 +79,7 @@ func (in *instance) run(c *call) (code abi.GuestCode, used uint64, fault *policy
 		return 0, 0, memoryGone(0)
 	}
 	size := in.size
+	in.refused = in.region.refused
 	in.shape.filler.fill(in, c.table, c.mask)
 	in.begin(c.budget, c.limit)
 	in.said, in.quiet = nil, c.quiet
@@ -149,6 +151,18 @@ func (in *instance) trapFault(err error, budget, used uint64) *policy.Fault {
 	}
 	f.Detail = in.trapText(err)
 	return f
+}
+
+// excused is the fault of a call in which the host refused the guest memory:
+// whatever it made of that, it is the host's doing.
+func (in *instance) excused(f *policy.Fault) *policy.Fault {
+	if in.region.refused == in.refused {
+		return f
+	}
+	return &policy.Fault{
+		Code: string(abi.EPool), Reason: reasonNoMemory, Fuel: f.Fuel,
+		Detail: "its memory could not grow: " + errMemory.Error() + "; then " + f.Reason + ": " + f.Detail,
+	}
 }
 
 // codeFault checks the returned code and the out-flags.

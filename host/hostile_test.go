@@ -300,8 +300,8 @@ func TestW3_MemoryOfAllInstancesIsBounded(t *testing.T) {
 	s := stage(t, r, grow.Bytes(), "")
 	_, err := s.Score(context.Background(), badTable(s, 3), make([]float64, 3), &policy.StageReport{})
 	var f *policy.Fault
-	if !errors.As(err, &f) || f.Reason != "unreachable" {
-		t.Fatalf("growth past plugins.memory_limit: got %v, want -1 in the guest", err)
+	if !errors.As(err, &f) || f.Reason != "memory_limit" || f.Counts {
+		t.Fatalf("growth past plugins.memory_limit: got %v, want memory_limit that does not count", err)
 	}
 	le := refused(t, r, Guest{Name: "large", Pages: 33}.Bytes(), "")
 	if le.Code != abi.EPool || !strings.Contains(le.Allowed, "memory_limit") {

@@ -46,15 +46,16 @@ type instance struct {
 	deadline time.Time     // set at the end of the first slice
 	stop     *atomic.Bool  // ends the call at the next slice; nil for never
 
-	clock  uint64 // virtual, ns
-	random uint64 // position in the random sequence
-	text   []byte // scratch of fd_write
-	stack  [2]uint64
-	said   *effects // of the call; nil while the guest has said nothing
-	quiet  bool     // nothing of this call is to be seen outside
-	calls  int      // since the last rp_idle
-	tidied uint32   // size of the memory after the last rp_idle, in bytes
-	growth growth
+	clock   uint64 // virtual, ns
+	random  uint64 // position in the random sequence
+	text    []byte // scratch of fd_write
+	stack   [2]uint64
+	said    *effects // of the call; nil while the guest has said nothing
+	quiet   bool     // nothing of this call is to be seen outside
+	calls   int      // since the last rp_idle
+	tidied  uint32   // size of the memory after the last rp_idle, in bytes
+	growth  growth
+	refused int // growth that the host had refused before the call
 
 	frame uint32 // start of the frame in the guest's memory
 	size  uint32 // of the memory when the views were taken
@@ -76,31 +77,41 @@ func (r *Runtime) newInstance(m *module, c *configuration, log *guestLog) (*inst
 	if err != nil {
 		return nil, err
 	}
-	return r.newBound(m, c, log, sh, nil)
+	return r.newBound(m, c, sh, terms{log: log})
+}
+
+// terms are what an instance is made under.
+type terms struct {
+	log   *guestLog
+	stop  *atomic.Bool // ends set-up and calls at the next slice; nil for never
+	aside bool         // it serves no request
 }
 
 // newBound makes an instance and takes it through start section, _initialize,
 // rp_configure and rp_bind, all under one set-up budget. An error is a
-// *LoadError unless only memory is short (errMemory). What the guest said goes
-// to log at once. stop ends it at the next slice; nil for never. It ends the
-// instance's calls, too.
-func (r *Runtime) newBound(m *module, c *configuration, log *guestLog, sh *shape, stop *atomic.Bool) (*instance, error) {
-	region := &allocator{budget: &r.memory, reserve: r.reserve}
+// *LoadError unless memory is short (errMemory). What the guest said goes to the
+// log at once.
+func (r *Runtime) newBound(m *module, c *configuration, sh *shape, on terms) (made *instance, err error) {
+	region := &allocator{budget: &r.memory, reserve: r.reserve, aside: on.aside}
 	if !region.take(int64(m.minPages) * pageSize) {
 		return nil, errMemory
 	}
 	in := &instance{
-		rt: r, module: m, log: log, region: region, shape: sh,
-		rest: abi.FuelSetUp - abi.FuelSlice, granted: abi.FuelSlice, quiet: log.mute, stop: stop,
+		rt: r, module: m, log: on.log, region: region, shape: sh,
+		rest: abi.FuelSetUp - abi.FuelSlice, granted: abi.FuelSlice, quiet: on.log.mute, stop: on.stop,
 	}
 	in.carrier = context.WithValue(context.Background(), instanceKey{}, in)
 	r.instances.Add(1)
 	bound := false
 	defer func() { // also when something panics
 		in.flush()
-		if !bound {
-			in.close()
+		if bound {
+			return
 		}
+		if region.refused > 0 {
+			err = fmt.Errorf("%w: %w", errMemory, err)
+		}
+		in.close()
 	}()
 	ctx := experimental.WithMemoryAllocator(in.carrier, region)
 	mod, err := r.engine.InstantiateModule(ctx, m.compiled, wazero.NewModuleConfig().WithName("").WithStartFunctions())

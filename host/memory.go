@@ -15,11 +15,16 @@ type memoryBudget struct {
 	mapped atomic.Int64 // bytes of address space reserved
 }
 
-// take counts n more bytes; false when that would pass the limit.
-func (b *memoryBudget) take(n int64) bool {
+// take counts n more bytes; false when that would pass the limit, or for what is
+// aside three quarters of it: a shadow or a trial must not starve what requests
+// wait for.
+func (b *memoryBudget) take(n int64, aside bool) bool {
 	for {
-		used := b.used.Load()
-		if used+n > b.limit.Load() {
+		used, limit := b.used.Load(), b.limit.Load()
+		if aside {
+			limit -= limit / 4
+		}
+		if used+n > limit {
 			return false
 		}
 		if b.used.CompareAndSwap(used, used+n) {
@@ -37,7 +42,9 @@ func (b *memoryBudget) give(n int64) { b.used.Add(-n) }
 type allocator struct {
 	budget  *memoryBudget
 	reserve bool  // address space is reserved once, so that memory never moves
+	aside   bool  // takes only of what the budget has for such
 	taken   int64 // of the budget
+	refused int   // how often the budget had no more to grow
 	memory  linearMemory
 }
 
@@ -45,7 +52,7 @@ var _ experimental.MemoryAllocator = (*allocator)(nil)
 
 // take takes the first size from the budget.
 func (a *allocator) take(n int64) bool {
-	if !a.budget.take(n) {
+	if !a.budget.take(n, a.aside) {
 		return false
 	}
 	a.taken = n
@@ -84,7 +91,8 @@ type linearMemory struct {
 // Reallocate makes the memory size bytes long.
 func (m *linearMemory) Reallocate(size uint64) []byte {
 	if more := int64(size) - m.owner.taken; more > 0 {
-		if !m.owner.budget.take(more) {
+		if !m.owner.budget.take(more, m.owner.aside) {
+			m.owner.refused++
 			return nil
 		}
 		m.owner.taken += more

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/fleet"
@@ -46,7 +47,8 @@ func (r *Runtime) Stage(ctx context.Context, kind abi.Kind, use string, wasm []b
 // a module that keeps state they are thrown away again: what the test left in
 // them is no partition's.
 func (r *Runtime) openPool(ctx context.Context, m *module, c *configuration) (*pool, error) {
-	sh, ready, err := r.setUp(ctx, m, c, max(firstRows, int(r.rows.Load())))
+	aside := scopeOf(ctx) != ""
+	sh, ready, err := r.setUp(ctx, m, c, aside, max(firstRows, int(r.rows.Load())))
 	if err != nil {
 		return nil, err
 	}
@@ -60,21 +62,25 @@ func (r *Runtime) openPool(ctx context.Context, m *module, c *configuration) (*p
 	}()
 	d := freshDraw()
 	r.log.Debug("plugin self-test", slog.String("plugin", m.manifest.Name), slog.String("digest", m.digest), slog.Uint64("seed", d.seed), slog.Time("now", d.now))
-	if _, err := r.selfTest(m, ready, d); err != nil {
+	_, err = r.selfTest(m, ready, d)
+	if err != nil && slices.ContainsFunc(ready, func(in *instance) bool { return in.region.refused > 0 }) {
+		return nil, r.noMemory(m, aside)
+	}
+	if err != nil {
 		return nil, err
 	}
 	log := newGuestLog(r.log, m.manifest.Name, m.digest, r.metrics.logDropped.WithLabelValues(m.manifest.Name))
 	if m.manifest.State == abi.StateInstance {
-		return r.holding(ctx, m, func() *pool { return newPool(r, m, c, log, sh, nil) })
+		return r.holding(ctx, m, func() *pool { return newPool(r, m, c, aside, log, sh, nil) })
 	}
-	p, err := r.holding(ctx, m, func() *pool { return newPool(r, m, c, log, sh, ready) })
+	p, err := r.holding(ctx, m, func() *pool { return newPool(r, m, c, aside, log, sh, ready) })
 	kept = err == nil
 	return p, err
 }
 
 // setUp makes the instances that are tested. A module that has no room for as
 // many rows as there are workers gets frames of the first capacity.
-func (r *Runtime) setUp(ctx context.Context, m *module, c *configuration, capacity int) (sh *shape, ready []*instance, err error) {
+func (r *Runtime) setUp(ctx context.Context, m *module, c *configuration, aside bool, capacity int) (sh *shape, ready []*instance, err error) {
 	if sh, err = newShape(m, c, capacity); err != nil {
 		return nil, nil, err
 	}
@@ -91,13 +97,12 @@ func (r *Runtime) setUp(ctx context.Context, m *module, c *configuration, capaci
 		if err := ctx.Err(); err != nil {
 			return nil, nil, fmt.Errorf("set up module: %w", context.Cause(ctx))
 		}
-		in, err := r.newBound(m, c, &guestLog{mute: true}, sh, nil)
+		in, err := r.newBound(m, c, sh, terms{log: &guestLog{mute: true}, aside: aside})
 		switch {
 		case err != nil && sh.capacity() > firstRows:
-			return r.setUp(ctx, m, c, firstRows)
+			return r.setUp(ctx, m, c, aside, firstRows)
 		case errors.Is(err, errMemory):
-			return nil, nil, refuse(StepStart, abi.EPool, fmt.Sprintf("%d pages of memory for one more instance", m.minPages),
-				fmt.Sprintf("plugins.memory_limit of %d bytes for all instances together", r.limits.Load().MemoryLimit))
+			return nil, nil, r.noMemory(m, aside)
 		case err != nil:
 			return nil, nil, err
 		}
@@ -105,6 +110,15 @@ func (r *Runtime) setUp(ctx context.Context, m *module, c *configuration, capaci
 	}
 	whole = true
 	return sh, made, nil
+}
+
+// noMemory refuses an instance that there is no memory for.
+func (r *Runtime) noMemory(m *module, aside bool) error {
+	allowed := fmt.Sprintf("plugins.memory_limit of %d bytes for all instances together", r.limits.Load().MemoryLimit)
+	if aside {
+		allowed += ", three quarters of it where they serve no request"
+	}
+	return refuse(StepStart, abi.EPool, fmt.Sprintf("%d pages of memory for one more instance", m.minPages), allowed)
 }
 
 // holding makes a pool that holds a reference to its module.
@@ -133,7 +147,7 @@ func (s *stage) poolOf(key fleet.PartitionKey) (*pool, error) {
 	p, err := s.rt.pools.get(context.Background(), s.keyOf(key), func(ctx context.Context) (*pool, error) {
 		base := s.pool
 		return s.rt.holding(ctx, base.module, func() *pool {
-			return newPool(s.rt, base.module, base.config, base.log, base.shape.Load(), nil)
+			return newPool(s.rt, base.module, base.config, base.aside, base.log, base.shape.Load(), nil)
 		})
 	})
 	if err != nil {

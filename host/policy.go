@@ -155,6 +155,7 @@ func (s *stage) decide(ctx context.Context, t *policy.Table, mask []byte, r *pol
 	}
 	in.tell(r)
 	if fault != nil {
+		fault = in.excused(fault)
 		s.dropAudit(record)
 		p.discard(in)
 		return 0, s.fault(fault)

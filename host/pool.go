@@ -20,6 +20,7 @@ type pool struct {
 	module *module
 	config *configuration
 	log    *guestLog
+	aside  bool // serves no request: a shadow, a trial or an explanation
 	shape  atomic.Pointer[shape]
 
 	slots   []atomic.Pointer[instance] // idle ones
@@ -53,9 +54,9 @@ var errPoolWait = errors.New("no instance came free in time")
 var errPoolClosed = errors.New("the pool is closed")
 
 // newPool makes a pool around instances that are ready and have frames of sh.
-func newPool(r *Runtime, m *module, c *configuration, log *guestLog, sh *shape, ready []*instance) *pool {
+func newPool(r *Runtime, m *module, c *configuration, aside bool, log *guestLog, sh *shape, ready []*instance) *pool {
 	p := &pool{
-		rt: r, module: m, config: c, log: log,
+		rt: r, module: m, config: c, log: log, aside: aside,
 		slots: make([]atomic.Pointer[instance], max(r.cfg.instances(), 1)),
 	}
 	p.shape.Store(sh)
@@ -296,7 +297,9 @@ func (p *pool) makeOne() {
 
 // make sets an instance up.
 func (p *pool) make(sh *shape) (*instance, error) {
-	return contained("set up instance", func() (*instance, error) { return p.rt.newBound(p.module, p.config, p.log, sh, &p.stop) })
+	return contained("set up instance", func() (*instance, error) {
+		return p.rt.newBound(p.module, p.config, sh, terms{log: p.log, stop: &p.stop, aside: p.aside})
+	})
 }
 
 // close ends the pool, in which nobody is in a call any more, and waits for
