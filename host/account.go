@@ -42,13 +42,18 @@ func (in *instance) refuel() {
 	if in.busy.size() > maxNativeStack {
 		panic(errStack)
 	}
-	if in.stop != nil && in.stop.Load() || in.rt.crew.closed.Load() {
+	if in.ended() {
 		panic(errDeadline)
 	}
 	in.lookAtClock()
 	in.rest -= grant
 	in.granted += grant
 	in.fuel.Set(uint64(left + int64(grant)))
+}
+
+// ended tells whether nobody wants the call any more.
+func (in *instance) ended() bool {
+	return in.stop != nil && in.stop.Load() || in.asker != nil && in.asker.Err() != nil || in.rt.crew.closed.Load()
 }
 
 // lookAtClock ends a call that is past its deadline. Its time runs from the end

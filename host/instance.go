@@ -46,6 +46,9 @@ type instance struct {
 	deadline time.Time     // set at the end of the first slice
 	stop     *atomic.Bool  // ends the call at the next slice; nil for never
 
+	// asker ends the call, too, where the instance serves no request.
+	asker context.Context //nolint:containedctx // of the call at hand
+
 	clock   uint64 // virtual, ns
 	random  uint64 // position in the random sequence
 	text    []byte // scratch of fd_write
@@ -85,6 +88,8 @@ type terms struct {
 	log   *guestLog
 	stop  *atomic.Bool // ends set-up and calls at the next slice; nil for never
 	aside bool         // it serves no request
+	// asker ends them, too; nil for never.
+	asker context.Context //nolint:containedctx // of what is made
 }
 
 // newBound makes an instance and takes it through start section, _initialize,
@@ -98,7 +103,7 @@ func (r *Runtime) newBound(m *module, c *configuration, sh *shape, on terms) (ma
 	}
 	in := &instance{
 		rt: r, module: m, log: on.log, region: region, shape: sh,
-		rest: abi.FuelSetUp - abi.FuelSlice, granted: abi.FuelSlice, quiet: on.log.mute, stop: on.stop,
+		rest: abi.FuelSetUp - abi.FuelSlice, granted: abi.FuelSlice, quiet: on.log.mute, stop: on.stop, asker: on.asker,
 	}
 	in.carrier = context.WithValue(context.Background(), instanceKey{}, in)
 	r.instances.Add(1)

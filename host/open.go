@@ -69,7 +69,10 @@ func (r *Runtime) openPool(ctx context.Context, m *module, c *configuration) (*p
 	if err != nil {
 		return nil, err
 	}
-	log := newGuestLog(r.log, m.manifest.Name, m.digest, r.metrics.logDropped.WithLabelValues(m.manifest.Name))
+	log := &guestLog{mute: true}
+	if !aside {
+		log = newGuestLog(r.log, m.manifest.Name, m.digest, r.metrics.logDropped.WithLabelValues(m.manifest.Name))
+	}
 	if m.manifest.State == abi.StateInstance {
 		return r.holding(ctx, m, func() *pool { return newPool(r, m, c, aside, log, sh, nil) })
 	}

@@ -125,7 +125,7 @@ func (s *stage) decide(ctx context.Context, t *policy.Table, mask []byte, r *pol
 	if err != nil {
 		return 0, s.poolFault(ctx, err)
 	}
-	if t.Len() > p.shape.Load().capacity() {
+	if t.Len() > p.shape.Load().capacity() && !p.widenNow(ctx, t.Len()) {
 		return 0, s.overCapacity(p, t.Len())
 	}
 	in, err := p.get(ctx)
@@ -179,7 +179,11 @@ func (s *stage) poolFault(ctx context.Context, err error) error {
 		s.metrics.faults[reasonPoolWait].Inc()
 		return fmt.Errorf("wait for an instance of %s: %w", s.use, err)
 	}
-	return s.fault(&policy.Fault{Code: string(abi.EPool), Reason: reasonPoolWait, Detail: err.Error()})
+	reason := reasonPoolWait
+	if errors.Is(err, errMemory) {
+		reason = reasonNoMemory
+	}
+	return s.fault(&policy.Fault{Code: string(abi.EPool), Reason: reason, Detail: err.Error()})
 }
 
 func (s *stage) fault(f *policy.Fault) error {

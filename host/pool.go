@@ -14,7 +14,9 @@ import (
 // none waits in order. Whoever takes the last idle one has another made off the
 // request path, by one goroutine at a time, while there are fewer than the most
 // allowed: so there is one more than were ever in use at once. All idle
-// instances have frames of the pool's shape. Safe for concurrent use.
+// instances have frames of the pool's shape. A pool aside serves no request: all
+// that its instances take is done where it is asked for, on the caller's
+// goroutine. Safe for concurrent use.
 type pool struct {
 	rt     *Runtime
 	module *module
@@ -61,7 +63,7 @@ func newPool(r *Runtime, m *module, c *configuration, aside bool, log *guestLog,
 	}
 	p.shape.Store(sh)
 	for i, in := range ready {
-		if i >= len(p.slots) {
+		if i >= len(p.slots) || aside && i > 0 {
 			in.close()
 			continue
 		}
@@ -76,6 +78,9 @@ func newPool(r *Runtime, m *module, c *configuration, aside bool, log *guestLog,
 // get takes an idle instance; when there is none it waits until ctx ends, at
 // most pool_wait.
 func (p *pool) get(ctx context.Context) (*instance, error) {
+	if p.aside {
+		return p.getAside(ctx)
+	}
 	if p.waiting.Load() == 0 {
 		if in := p.idle(); in != nil {
 			if p.ahead.Load() && !p.anyIdle() {
@@ -179,7 +184,9 @@ func (p *pool) put(in *instance) {
 		return
 	}
 	if in.spent() {
-		p.rt.metrics.recycled.WithLabelValues(p.module.manifest.Name).Inc()
+		if !p.aside {
+			p.rt.metrics.recycled.WithLabelValues(p.module.manifest.Name).Inc()
+		}
 		p.retire(in)
 		return
 	}
@@ -233,7 +240,7 @@ func (p *pool) retire(in *instance) {
 // grow starts making one more instance unless one is in the making or there are
 // enough. p.mu is held.
 func (p *pool) grow() {
-	if p.growing || p.alive >= len(p.slots) || !p.background(p.makeOne) {
+	if p.aside || p.growing || p.alive >= len(p.slots) || !p.background(p.makeOne) {
 		return
 	}
 	p.growing = true
@@ -269,7 +276,7 @@ func (p *pool) background(work func()) bool {
 
 // makeOne runs on the grower's goroutine.
 func (p *pool) makeOne() {
-	in, err := p.make(p.shape.Load())
+	in, err := p.make(context.Background(), p.shape.Load())
 	if err == nil {
 		p.keep(in)
 	}
@@ -295,10 +302,10 @@ func (p *pool) makeOne() {
 	}
 }
 
-// make sets an instance up.
-func (p *pool) make(sh *shape) (*instance, error) {
+// make sets an instance up. ctx ends that.
+func (p *pool) make(ctx context.Context, sh *shape) (*instance, error) {
 	return contained("set up instance", func() (*instance, error) {
-		return p.rt.newBound(p.module, p.config, sh, terms{log: p.log, stop: &p.stop, aside: p.aside})
+		return p.rt.newBound(p.module, p.config, sh, terms{log: p.log, stop: &p.stop, asker: ctx, aside: p.aside})
 	})
 }
 

@@ -9,6 +9,9 @@ import (
 // poolOf is the pool of a scorer.
 func poolOf(s policy.Scorer) *pool { return s.(scorerStage).pool }
 
+// Aside makes stages made under ctx serve no request.
+func Aside(ctx context.Context) context.Context { return scoped(ctx, "test") }
+
 // Take takes an instance out of a stage's pool, as a call does.
 func Take(s policy.Scorer) (giveBack func()) {
 	p := poolOf(s)

@@ -128,6 +128,8 @@ type shadow struct {
 	chosen atomic.Uint64 // by the sample
 	shed   atomic.Uint64
 	over   atomic.Bool
+	life   context.Context //nolint:containedctx // ends with the shadow, and its call with it
+	quit   context.CancelFunc
 
 	// use is held while the revision decides, by the desk alone; it is never
 	// waited for. Whoever comes last closes the revision.
@@ -149,6 +151,7 @@ type shadowCount struct {
 
 func newShadow(rev *policy.Revision, sample float64) *shadow {
 	sh := &shadow{rev: rev, count: shadowCount{faults: map[string]uint64{}}}
+	sh.life, sh.quit = context.WithCancel(context.Background())
 	sh.setSample(sample)
 	return sh
 }
@@ -176,6 +179,9 @@ func (sh *shadow) decide(ctx context.Context, j *shadowJob, t *policy.Table, d *
 }
 
 func (sh *shadow) decideOpen(ctx context.Context, j *shadowJob, t *policy.Table, d *policy.Decision) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(sh.life, cancel)()
 	began := time.Now()
 	lacking := j.frame.Table(t, sh.rev.Columns())
 	var err error
@@ -243,6 +249,7 @@ func (c *shadowCount) load(j *shadowJob, row int) {
 // end lets the revision close: now, or when its call has ended.
 func (sh *shadow) end() error {
 	sh.over.Store(true)
+	sh.quit()
 	if !sh.use.TryLock() {
 		return nil
 	}

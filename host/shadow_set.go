@@ -68,7 +68,7 @@ func (sh *shadow) report() ShadowReport {
 
 // SetShadow lets a kept revision decide on the side, from the tables that the
 // active revision decided from: on one goroutine for all shadows that takes at
-// most a tenth of a core, with its own instances, and nothing of it is seen
+// most a tenth of a core, with its own instances, which are set up there too, and nothing of it is seen
 // outside but its report. The same revision again changes the sample and goes on
 // counting; another replaces it. Revision 0 ends the shadow; without one nothing
 // changes and the Change is zero. A *fleet.FieldError for what is out of range;

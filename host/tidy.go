@@ -49,8 +49,13 @@ func (in *instance) overdue() bool {
 
 // tidyUp has rp_idle called off the request path, for one instance of the pool
 // at a time and never while somebody waits for one; false when that is not now.
-// Where no other instance is idle it is put off, for a while.
+// Where no other instance is idle it is put off, for a while. In a pool aside it
+// is done at once.
 func (p *pool) tidyUp(in *instance) bool {
+	if p.aside {
+		p.tidy(in)
+		return true
+	}
 	if p.waiting.Load() > 0 || !p.anyIdle() && !in.overdue() || !p.tidying.CompareAndSwap(false, true) {
 		return false
 	}
@@ -58,14 +63,7 @@ func (p *pool) tidyUp(in *instance) bool {
 	defer p.mu.Unlock()
 	started := p.background(func() {
 		defer p.tidying.Store(false)
-		if err := in.tidyUp(); err != nil {
-			if !p.stop.Load() {
-				p.rt.metrics.idleFaults.WithLabelValues(p.module.manifest.Name).Inc()
-			}
-			p.discard(in)
-			return
-		}
-		p.lay(in)
+		p.tidy(in)
 	})
 	if !started {
 		p.tidying.Store(false)
@@ -73,10 +71,22 @@ func (p *pool) tidyUp(in *instance) bool {
 	return started
 }
 
+// tidy has rp_idle called and lays the instance back.
+func (p *pool) tidy(in *instance) {
+	if err := in.tidyUp(); err != nil {
+		if !p.aside && !p.stop.Load() {
+			p.rt.metrics.idleFaults.WithLabelValues(p.module.manifest.Name).Inc()
+		}
+		p.discard(in)
+		return
+	}
+	p.lay(in)
+}
+
 // tidyUp calls rp_idle.
 func (in *instance) tidyUp() error {
 	in.begin(abi.FuelIdle, 0)
-	in.said, in.quiet = nil, false
+	in.said, in.quiet = nil, in.log.mute
 	in.busy = stackOf(in.tidy)
 	err := in.tidy.CallWithStack(in.carrier, in.stack[:])
 	if err == nil && in.busy.size() > maxNativeStack {

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"time"
 )
 
@@ -20,23 +21,28 @@ func (p *pool) widenTo(n int) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.widen != 0 || capacity <= p.shape.Load().capacity() || time.Since(p.widened) < widenAgain {
+	if p.aside || !p.mayWiden(capacity) {
 		return
 	}
 	replaced := max(p.alive, 1)
-	if p.background(func() { p.makeWider(capacity, replaced) }) {
+	if p.background(func() { p.makeWider(context.Background(), capacity, replaced) }) {
 		p.widen = capacity
 	}
 }
 
-// makeWider runs on a goroutine of the pool. It makes as many instances as there
+// mayWiden tells whether larger frames may be made now. p.mu is held.
+func (p *pool) mayWiden(capacity int) bool {
+	return p.widen == 0 && capacity > p.shape.Load().capacity() && time.Since(p.widened) >= widenAgain
+}
+
+// makeWider makes as many instances as there
 // are, fewer where memory is short.
-func (p *pool) makeWider(capacity, most int) {
+func (p *pool) makeWider(ctx context.Context, capacity, most int) {
 	sh, err := newShape(p.module, p.config, capacity)
 	var made []*instance
 	for err == nil && len(made) < most {
 		var in *instance
-		if in, err = p.make(sh); err == nil {
+		if in, err = p.make(ctx, sh); err == nil {
 			made = append(made, in)
 		}
 	}
