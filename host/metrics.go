@@ -14,7 +14,7 @@ type metrics struct {
 	faults       pluginVec
 	fuel         pluginVec
 	logDropped   pluginVec
-	growthFailed prometheus.Counter
+	growthFailed pluginVec
 	idleFaults   pluginVec
 	recycled     pluginVec
 	audits       pluginVec
@@ -30,14 +30,13 @@ func newMetrics(reg prometheus.Registerer, r *Runtime) (*metrics, error) {
 		calls: plugins.counter("routerd_plugin_calls_total",
 			"Calls of guest modules. Like the other series of a plugin, while a revision that is kept runs it."),
 		faults: plugins.counter("routerd_plugin_faults_total",
-			"Calls of guest modules that gave no result, by reason; capacity and pool_wait are not the module's doing.", "reason"),
+			"Calls of guest modules that gave no result, by reason; capacity, pool_wait and memory_limit are not the module's doing.", "reason"),
 		fuel: plugins.counter("routerd_plugin_fuel_total",
 			"Fuel used by guest modules."),
 		logDropped: plugins.counter("routerd_plugin_log_dropped_total",
 			"Log lines of guest modules over the rate."),
-		growthFailed: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "routerd_plugin_growth_failures_total", Help: "Instances that could not be made for a running pool.",
-		}),
+		growthFailed: plugins.counter("routerd_plugin_growth_failures_total",
+			"Instances, or larger frames, that could not be made for a running pool; the log says why."),
 		idleFaults: plugins.counter("routerd_plugin_idle_faults_total",
 			"Guest instances thrown away because rp_idle failed."),
 		recycled: plugins.counter("routerd_plugin_recycled_total",

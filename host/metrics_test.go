@@ -46,7 +46,6 @@ func TestMetricsTellCallsFaultsAndWhatIsHeld(t *testing.T) {
 		"routerd_plugin_faults_total{test,unreachable}": 1,
 		"routerd_plugin_faults_total{test,capacity}":    1,
 		"routerd_plugin_modules":                        1,
-		"routerd_plugin_growth_failures_total":          0,
 		"routerd_plugin_log_dropped_total{test}":        0,
 	}
 	for name, v := range want {

@@ -170,8 +170,8 @@ func (s *stage) decide(ctx context.Context, t *policy.Table, mask []byte, r *pol
 
 func (s *stage) overCapacity(p *pool, rows int) error {
 	s.rt.sawRows(rows)
-	p.widenTo(rows)
-	return s.fault(tooMany(rows, p.shape.Load().capacity(), p.module.manifest.Limits.MaxRows))
+	cannot := p.widenTo(rows)
+	return s.fault(tooMany(rows, p.shape.Load().capacity(), p.module.manifest.Limits.MaxRows, cannot))
 }
 
 func (s *stage) poolFault(ctx context.Context, err error) error {

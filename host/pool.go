@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -37,7 +38,8 @@ type pool struct {
 	workers int       // goroutines at work in the background
 	line    []*waiter // in order of arrival
 	widen   int       // capacity that is being made, 0 for none
-	widened time.Time // when making a larger capacity last failed
+	wider   setback   // of larger frames
+	more    setback   // of more instances
 
 	stop atomic.Bool // ends what the workers have guests do, at the next slice
 }
@@ -153,6 +155,9 @@ func (p *pool) giveUp(w *waiter, err error) (*instance, error) {
 		}
 	}
 	p.waiting.Store(int32(len(p.line)))
+	if p.more.err != nil && errors.Is(err, errPoolWait) {
+		err = fmt.Errorf("%w; another cannot be made: %w", err, p.more.err)
+	}
 	p.mu.Unlock()
 	select {
 	case in, ok := <-w.got:
@@ -240,7 +245,7 @@ func (p *pool) retire(in *instance) {
 // grow starts making one more instance unless one is in the making or there are
 // enough. p.mu is held.
 func (p *pool) grow() {
-	if p.aside || p.growing || p.alive >= len(p.slots) || !p.background(p.makeOne) {
+	if p.aside || p.growing || p.more.waits() || p.alive >= len(p.slots) || !p.background(p.makeOne) {
 		return
 	}
 	p.growing = true
@@ -289,12 +294,13 @@ func (p *pool) makeOne() {
 		return
 	}
 	if err != nil {
-		// What set-up did once it may refuse later, when memory is short: the
-		// next call that has to wait tries again.
+		// What set-up did once it may refuse later, when memory is short: a call
+		// that has to wait tries again.
 		p.alive--
-		p.rt.metrics.growthFailed.Inc()
+		p.more.failed(p, "plugin has no more instances: none can be made", err)
 		return
 	}
+	p.more = setback{}
 	p.ahead.Store(p.alive < len(p.slots))
 	p.serve()
 	if len(p.line) > 0 {

@@ -52,8 +52,11 @@ func capacityFor(n, maxRows int) int {
 	return min(capacity, maxRows)
 }
 
-func tooMany(n, capacity, maxRows int) *policy.Fault {
+func tooMany(n, capacity, maxRows int, cannot error) *policy.Fault {
 	detail := fmt.Sprintf("%d candidates; the module's frame holds %d and grows", n, capacity)
+	if cannot != nil {
+		detail = fmt.Sprintf("%d candidates; the module's frame holds %d and cannot grow: %s", n, capacity, cannot)
+	}
 	if n > maxRows {
 		detail = fmt.Sprintf("%d candidates; the module's max_rows is %d", n, maxRows)
 	}

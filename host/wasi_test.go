@@ -161,6 +161,13 @@ func (l *lines) Write(b []byte) (int, error) {
 	return l.b.Write(b)
 }
 
+// text is all of the log.
+func (l *lines) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
 // all are the lines that guests said.
 func (l *lines) all() (said []string) {
 	l.mu.Lock()

@@ -2,37 +2,34 @@ package host
 
 import (
 	"context"
-	"time"
 )
 
 // A fleet that outgrows the frames of a pool gets larger ones in the background:
 // new instances are bound, then they take the place of all others at once. Until
 // then calls with more rows than fit are the fallback's.
 
-// widenAgain is how long a pool waits after it could not get larger frames.
-const widenAgain = time.Second
-
 // widenTo has the frames made that n rows need, unless that is under way or not
-// allowed.
-func (p *pool) widenTo(n int) {
+// allowed. It tells why they could not be made the last time; nil when they were.
+func (p *pool) widenTo(n int) (cannot error) {
 	capacity := capacityFor(n, p.module.manifest.Limits.MaxRows)
 	if capacity == 0 {
-		return
+		return nil
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.aside || !p.mayWiden(capacity) {
-		return
+		return p.wider.err
 	}
 	replaced := max(p.alive, 1)
 	if p.background(func() { p.makeWider(context.Background(), capacity, replaced) }) {
 		p.widen = capacity
 	}
+	return p.wider.err
 }
 
 // mayWiden tells whether larger frames may be made now. p.mu is held.
 func (p *pool) mayWiden(capacity int) bool {
-	return p.widen == 0 && capacity > p.shape.Load().capacity() && time.Since(p.widened) >= widenAgain
+	return p.widen == 0 && capacity > p.shape.Load().capacity() && !p.wider.waits()
 }
 
 // makeWider makes as many instances as there
@@ -56,10 +53,10 @@ func (p *pool) makeWider(ctx context.Context, capacity, most int) {
 		return
 	}
 	if len(made) == 0 {
-		p.widened = time.Now()
-		p.rt.metrics.growthFailed.Inc()
+		p.wider.failed(p, "plugin's frames cannot grow: calls with more candidates are the fallback's", err)
 		return
 	}
+	p.wider = setback{}
 	p.shape.Store(sh)
 	p.sweep()
 	for _, in := range made {
