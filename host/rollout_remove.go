@@ -51,6 +51,7 @@ func (s *PolicySource) Remove(_ context.Context, name, by string, more ...Becaus
 		errs = append(errs, s.closeHandles(map[string]*policy.Handle{name: h}, revs))
 	}
 	s.drop(n, n.history.Revisions)
+	s.removed(name)
 	return errors.Join(errs...)
 }
 

@@ -46,6 +46,9 @@ type PolicyConfig struct {
 	// ProbeInterval is how often what has tripped is probed; 30 s when 0. Only
 	// opening looks at it.
 	ProbeInterval time.Duration
+	// Removed hears of each policy that is removed; it must not block. Nil for
+	// nobody. Only opening looks at it.
+	Removed func(policy string)
 }
 
 // PolicySource keeps named policies with their revisions and resolves rules to
@@ -65,6 +68,7 @@ type PolicySource struct {
 	desk     *desk // where shadows get their work
 	trips    trips // that are not written down yet
 	probing  time.Duration
+	removed  func(policy string) // never nil
 
 	mu       sync.Mutex // guards all below, what policies hold, and their files
 	policies map[string]*named
@@ -92,6 +96,9 @@ type named struct {
 func OpenPolicySource(ctx context.Context, rt *Runtime, modules *store.Store, cfg PolicyConfig, log *slog.Logger) (*PolicySource, error) {
 	s := &PolicySource{rt: rt, stages: NewStages(rt, modules), dir: cfg.Dir, log: log, policies: map[string]*named{}, desk: newDesk(), probing: cfg.ProbeInterval}
 	s.trips.wake = make(chan struct{}, 1)
+	if s.removed = cfg.Removed; s.removed == nil {
+		s.removed = func(string) {}
+	}
 	if s.probing <= 0 {
 		s.probing = probeInterval
 	}

@@ -320,3 +320,38 @@ func TestAnEngineThatTokenisesNoMessagesIsShown(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 }
+
+// What a removed policy was counted by goes with it.
+func TestTheSeriesOfARemovedPolicyGo(t *testing.T) {
+	r := withWorkers(t, fine)
+	r.change(t, func(c *config.Config) { c.Models = map[string]config.Model{"m": {Policy: "default", Tokenize: "off"}} }, "models.m")
+	series := func() int {
+		t.Helper()
+		_, body := r.call(t, http.MethodGet, "/metrics", r.Token(), nil)
+		return strings.Count(string(body), `policy="side"`)
+	}
+	for _, c := range []struct{ method, path, body string }{
+		{http.MethodPut, "/v1/policies/side", `{"scorers":[{"use":"builtin:least-load"}]}`},
+		{http.MethodPost, "/v1/policies/side/activate", `{"revision":1}`},
+	} {
+		if status, answer := r.call(t, c.method, c.path, r.Token(), []byte(c.body)); status >= http.StatusMultipleChoices {
+			t.Fatalf("%d %s", status, answer)
+		}
+	}
+	route := func(policy string) {
+		t.Helper()
+		r.change(t, func(c *config.Config) { c.Models = map[string]config.Model{"m": {Policy: policy, Tokenize: "off"}} }, "models.m.policy")
+	}
+	route("side")
+	r.ask(t, "m")
+	if series() == 0 {
+		t.Fatal("the policy that decided has no series")
+	}
+	route("default")
+	if status, answer := r.call(t, http.MethodDelete, "/v1/policies/side", r.Token(), nil); status >= http.StatusMultipleChoices {
+		t.Fatalf("%d %s", status, answer)
+	}
+	if n := series(); n != 0 {
+		t.Errorf("%d series of the removed policy are left", n)
+	}
+}

@@ -21,8 +21,8 @@ func pluginsModule(ctx context.Context) fx.Option {
 		fx.Provide(func(rt *host.Runtime, modules *store.Store, cfg config.Config, log *slog.Logger, reg prometheus.Registerer) (*library.Library, moduleDir, error) {
 			return newLibrary(ctx, rt, modules, cfg, log, reg)
 		}),
-		fx.Provide(func(opened *closers, rt *host.Runtime, modules *store.Store, _ *library.Library, cfg config.Config, d *dataDir, log *slog.Logger) (*host.PolicySource, error) {
-			return newPolicySource(ctx, opened, rt, modules, cfg, d, log)
+		fx.Provide(func(opened *closers, rt *host.Runtime, modules *store.Store, _ *library.Library, cfg config.Config, d *dataDir, metrics *selectionMetrics, log *slog.Logger) (*host.PolicySource, error) {
+			return newPolicySource(ctx, opened, rt, modules, cfg, d, metrics, log)
 		}),
 		fx.Invoke(runPolicies),
 		fx.Invoke(followModuleDir, followLimits, followPolicies),
@@ -51,9 +51,11 @@ func newRuntime(opened *closers, cfg config.Config, d *dataDir, log *slog.Logger
 }
 
 func newPolicySource(
-	ctx context.Context, opened *closers, rt *host.Runtime, modules *store.Store, cfg config.Config, d *dataDir, log *slog.Logger,
+	ctx context.Context, opened *closers, rt *host.Runtime, modules *store.Store, cfg config.Config, d *dataDir, metrics *selectionMetrics, log *slog.Logger,
 ) (*host.PolicySource, error) {
-	ps, err := host.OpenPolicySource(ctx, rt, modules, policyConfig(&cfg, d), log.With("component", "policies"))
+	pc := policyConfig(&cfg, d)
+	pc.Removed = metrics.forget
+	ps, err := host.OpenPolicySource(ctx, rt, modules, pc, log.With("component", "policies"))
 	if err != nil {
 		return nil, err
 	}

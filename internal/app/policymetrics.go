@@ -148,6 +148,20 @@ func longestIdle(shown map[policyRevision]*revisionSeries, name string) (oldest 
 	return oldest, n >= revisionsShown
 }
 
+// forget removes the series of all revisions of a policy.
+func (m *policyMetrics) forget(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	next := maps.Clone(*m.shown.Load())
+	for key, s := range next {
+		if key.policy == name {
+			m.remove(s)
+			delete(next, key)
+		}
+	}
+	m.shown.Store(&next)
+}
+
 func (m *policyMetrics) newSeries(key policyRevision) *revisionSeries {
 	number := strconv.Itoa(key.revision)
 	s := &revisionSeries{

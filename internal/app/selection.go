@@ -16,7 +16,7 @@ import (
 // selectionModule is the core, the indexes that it asks and the streams that
 // feed them.
 func selectionModule() fx.Option {
-	return fx.Module("selection", fx.Provide(newIngress, newCaches, newCore), fx.Invoke(followCore))
+	return fx.Module("selection", fx.Provide(newIngress, newCaches, newSelectionMetrics, newCore), fx.Invoke(followCore))
 }
 
 func newIngress(lc fx.Lifecycle, log *slog.Logger, reg prometheus.Registerer, failed failures) (*zmq.DirectIngress, error) {
@@ -29,13 +29,13 @@ func newIngress(lc fx.Lifecycle, log *slog.Logger, reg prometheus.Registerer, fa
 }
 
 func newCore(
-	lc fx.Lifecycle, cfg config.Config, policies *host.PolicySource, index *caches, log *slog.Logger, reg prometheus.Registerer,
+	lc fx.Lifecycle, cfg config.Config, policies *host.PolicySource, index *caches, metrics *selectionMetrics, log *slog.Logger,
 ) (*core.SelectionCore, error) {
 	cc := coreConfig(&cfg)
 	if err := cc.Validate(); err != nil {
 		return nil, err
 	}
-	c := core.New(cc, core.SelectionHost{Telemetry: newSelectionMetrics(reg)}, policies, index, log.With("component", "core"))
+	c := core.New(cc, core.SelectionHost{Telemetry: metrics}, policies, index, log.With("component", "core"))
 	lc.Append(fx.StopHook(c.Close))
 	return c, nil
 }

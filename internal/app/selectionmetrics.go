@@ -48,7 +48,7 @@ func newSelectionMetrics(reg prometheus.Registerer) *selectionMetrics {
 		}, []string{"outcome"}),
 		unrecorded: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "routerd_selection_unrecorded_total",
-			Help: "Answers without a decision record: at high rates a sample is recorded.",
+			Help: "Decisions without a record: at high rates a sample is recorded.",
 		}),
 		policies: newPolicyMetrics(reg),
 	}
@@ -67,10 +67,18 @@ func (m *selectionMetrics) Decided(e *core.DecisionEvent) {
 	if e.FaultReason != "" {
 		m.faults.WithLabelValues(e.Policy, e.FaultCode, e.FaultReason).Inc()
 	}
-	if e.By != "" && !e.Recorded {
+	answered := e.By != "" || e.Code == core.CodePolicyFailed || e.Code == core.CodeNoCandidates
+	if answered && !e.Recorded {
 		m.unrecorded.Inc()
 	}
 	m.policies.decided(e)
+}
+
+// forget removes the series of a policy that is no more.
+func (m *selectionMetrics) forget(name string) {
+	m.decisions.DeletePartialMatch(prometheus.Labels{"policy": name})
+	m.faults.DeletePartialMatch(prometheus.Labels{"policy": name})
+	m.policies.forget(name)
 }
 
 // Released counts a reservation's end.
