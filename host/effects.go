@@ -14,7 +14,8 @@ type effects struct {
 	log     *guestLog
 	series  *guestSeries
 	lines   []heldLine
-	dropped int // lines that were not held
+	dropped int       // lines that were not held
+	begun   [2][]byte // of standard output and error: a line that has not ended
 
 	touched uint16 // a bit a metric
 	values  [abi.MaxMetrics]heldValue
@@ -51,6 +52,7 @@ func (in *instance) effects() *effects {
 // up or tidied up.
 func (in *instance) flush() {
 	if in.said != nil {
+		in.said.endAll()
 		in.said.Publish()
 	}
 	in.said = nil
@@ -63,6 +65,7 @@ func (in *instance) tell(r *policy.StageReport) {
 		return
 	}
 	in.said = nil
+	said.endAll()
 	r.Traces = said.traces
 	if !in.quiet && (len(said.lines) > 0 || said.dropped > 0 || said.touched != 0) {
 		r.Effects = said
@@ -76,6 +79,23 @@ func (e *effects) line(level int32, text []byte) {
 		return
 	}
 	e.lines = append(e.lines, heldLine{level, clip(string(text[:min(len(text), abi.MaxLogBytes)]), abi.MaxLogBytes)})
+}
+
+// end holds a line that came in pieces; false when it is empty.
+func (e *effects) end(begun *[]byte) bool {
+	if len(*begun) == 0 {
+		return false
+	}
+	e.line(1, *begun)
+	*begun = (*begun)[:0]
+	return true
+}
+
+// endAll ends what the call began and did not end.
+func (e *effects) endAll() {
+	for i := range e.begun {
+		e.end(&e.begun[i])
+	}
 }
 
 // value holds a change of a metric.

@@ -86,23 +86,25 @@ const maxPrinted = 8
 
 var newline = []byte("\n")
 
-// printed holds what a guest wrote to standard output or error. Empty lines are
-// none.
-func (in *instance) printed(text []byte) {
-	if in.quiet {
+// printed holds what a guest wrote to standard output or error. A line may come
+// in pieces: it ends with a newline or with the call. Empty lines are none.
+func (in *instance) printed(fd uint32, text []byte) {
+	if in.quiet || len(text) == 0 {
 		return
 	}
-	held := 0
-	for len(text) > 0 {
-		line, rest, _ := bytes.Cut(text, newline)
+	e := in.effects()
+	begun := &e.begun[fd-1]
+	for held := 0; len(text) > 0; {
+		line, rest, ends := bytes.Cut(text, newline)
 		if held == maxPrinted {
+			*begun = (*begun)[:0]
 			if text = bytes.Trim(text, "\n"); len(text) > 0 {
-				in.effects().dropped += bytes.Count(text, newline) + 1
+				e.dropped += bytes.Count(text, newline) + 1
 			}
 			return
 		}
-		if len(line) > 0 {
-			in.say(1, line)
+		*begun = append(*begun, line[:min(len(line), abi.MaxLogBytes-len(*begun))]...)
+		if ends && e.end(begun) {
 			held++
 		}
 		text = rest

@@ -128,7 +128,7 @@ func wasiFdWrite(in *instance, stack []uint64) {
 	in.text = text[:0]
 	in.chargeMore(uint32(min(bytes.Count(text, newline)+1, maxPrinted)))
 	binary.LittleEndian.PutUint32(in.block(stack[3], 4), uint32(len(text)))
-	in.printed(text)
+	in.printed(fd, text)
 	stack[0] = wasiOK
 }
 

@@ -317,3 +317,31 @@ func TestImportsAreChargedBeforeTheyWork(t *testing.T) {
 		t.Errorf("256 bytes cost %d fuel more than none, want 16", got)
 	}
 }
+
+func TestPiecesOfALineAreOneLine(t *testing.T) {
+	imports, where := everyImport()
+	piece := func(fd, at, n int32) Code { // one vector at 600
+		return Cat(I32(600), I32(at), Store32(0), I32(600), I32(n), Store32(4),
+			I32(fd), I32(600), I32(1), I32(700), Call(where["fd_write"]), Op(Drop))
+	}
+	g := Guest{
+		Imports: imports, ScoreTypes: ColumnTypes,
+		Score: Cat(piece(2, 512, 2), piece(1, 518, 5), piece(2, 514, 6), piece(2, 520, 3), Column(0, Op(F64Neg))),
+		After: func(m *Module) { m.Data(512, []byte("hello\nthere")) },
+	}
+	s, out := logging(t, g)
+	for range 2 {
+		if _, _, err := score(s, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []string
+	for _, line := range out.all() {
+		_, text, _ := strings.Cut(line, "text=")
+		got = append(got, text)
+	}
+	want := []string{"hello", "there", "there", "hello", "there", "there"}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
