@@ -115,5 +115,5 @@ var hostCodeTable = [...]HostCodeInfo{
 	{ERange, "a score is outside score_range"},
 	{EMask, "a mask byte is neither 0 nor 1"},
 	{EPick, "the pick is no kept row"},
-	{EPool, "no instance came free in time"},
+	{EPool, "the host had no room: no instance came free in time, no frame holds the candidates, or memory of all instances is used up"},
 }
