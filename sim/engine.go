@@ -164,6 +164,11 @@ func (e *Engine) shutDown() error {
 		e.closeConns(rest)
 		err = nil
 	}
+	// A server that has not begun to serve yet does not hear of its shutdown: it
+	// finds a closed listener.
+	if closeErr := e.listener.Close(); !errors.Is(closeErr, net.ErrClosed) {
+		err = errors.Join(err, closeErr)
+	}
 	serveErr := <-e.served
 	if e.publisher != nil {
 		e.publisher.close()
