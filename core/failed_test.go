@@ -53,11 +53,16 @@ func TestADecisionThatFailsTheRequestLeavesARecord(t *testing.T) {
 		rows  []string // mask and who dropped it
 	}{
 		"on_error": {
-			failsOnError(), stages{trapping()}, core.CodePolicyFailed,
-			core.RecordedFault{Stage: "module:m", Code: "E_TRAP", Reason: "trap", Detail: "unreachable"}, []string{"1 ", "1 "},
+			failsOnError(),
+			stages{trapping()},
+			core.CodePolicyFailed,
+			core.RecordedFault{Stage: "module:m", Code: "E_TRAP", Reason: "trap", Detail: "unreachable"},
+			[]string{"1 ", "1 "},
 		},
 		"on_empty": {
-			failsOnEmpty(), kit{"module:f": dropping("w1", "w2")}, core.CodeNoCandidates,
+			failsOnEmpty(),
+			kit{"module:f": dropping("w1", "w2")},
+			core.CodeNoCandidates,
 			core.RecordedFault{Stage: "module:f", Reason: core.ReasonEmptied, Detail: `filters[0] "module:f": every candidate was dropped by a filter of the policy`},
 			[]string{"0 module:f", "0 module:f"},
 		},

@@ -297,7 +297,7 @@ func (p *pool) makeOne() {
 		// What set-up did once it may refuse later, when memory is short: a call
 		// that has to wait tries again.
 		p.alive--
-		p.more.failed(p, "plugin has no more instances: none can be made", err)
+		p.more.failed(p, "no more instances can be made", err)
 		return
 	}
 	p.more = setback{}

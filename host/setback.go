@@ -28,7 +28,7 @@ func (s *setback) failed(p *pool, what string, err error) {
 		wait = setbackFirst
 	}
 	if s.err == nil {
-		p.rt.log.Warn(what, slog.String("plugin", p.module.manifest.Name), slog.String("digest", p.module.digest),
+		p.rt.log.Warn("a plugin's pool cannot grow", slog.String("what", what), slog.String("plugin", p.module.manifest.Name), slog.String("digest", p.module.digest),
 			slog.String("why", clip(err.Error(), maxWhy)))
 	}
 	s.fails++

@@ -2,6 +2,7 @@ package host_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
@@ -29,7 +30,7 @@ func TestAGrowthThatTheHostRefusesIsNoGuestsFault(t *testing.T) {
 			r := newRuntime(t, func(c *host.Config) { c.MemoryLimit, c.Instances = 16*64<<10, 2 })
 			s := stage(t, r, pageful(refused).Bytes(), "") // two of 8 pages
 			_, err := s.Score(context.Background(), badTable(s, 3), make([]float64, 3), &policy.StageReport{})
-			f, ok := err.(*policy.Fault)
+			f, ok := errors.AsType[*policy.Fault](err)
 			if !ok || f.Reason != "memory_limit" || f.Counts || f.Code != string(abi.EPool) || !strings.Contains(f.Detail, "plugins.memory_limit") {
 				t.Errorf("got %+v, want memory_limit that does not count", err)
 			}
@@ -50,7 +51,7 @@ func TestAGrowthOverTheGuestsOwnMostIsItsFault(t *testing.T) {
 	g.MaxPages = 8
 	s := stage(t, r, g.Bytes(), "")
 	_, err := s.Score(context.Background(), badTable(s, 3), make([]float64, 3), &policy.StageReport{})
-	if f, ok := err.(*policy.Fault); !ok || f.Reason != "unreachable" || !f.Counts {
+	if f, ok := errors.AsType[*policy.Fault](err); !ok || f.Reason != "unreachable" || !f.Counts {
 		t.Errorf("got %+v, want unreachable that counts", err)
 	}
 }

@@ -53,7 +53,7 @@ func (p *pool) makeWider(ctx context.Context, capacity, most int) {
 		return
 	}
 	if len(made) == 0 {
-		p.wider.failed(p, "plugin's frames cannot grow: calls with more candidates are the fallback's", err)
+		p.wider.failed(p, "frames cannot grow: calls with more candidates are the fallback's", err)
 		return
 	}
 	p.wider = setback{}
