@@ -43,6 +43,10 @@ test: deps ## Run the tests (PKG=./core/... RUN=TestName); budget 5 minutes
 race: deps ## Run the tests under the race detector
 	go test -race -timeout 15m -run '$(RUN)' $(PKG)
 
+.PHONY: bits
+bits: deps ## Run the tests of equal bits under GOAMD64=v1 and v3
+	scripts/bits.sh
+
 .PHONY: fuzz
 fuzz: deps ## Run each fuzz test for FUZZTIME (20s)
 	scripts/fuzz.sh $(FUZZTIME)

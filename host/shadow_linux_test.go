@@ -4,9 +4,10 @@ import (
 	"context"
 	"runtime"
 	"slices"
-	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/fleet"
@@ -16,12 +17,11 @@ import (
 // threadCPU is what this thread has used.
 func threadCPU(t testing.TB) time.Duration {
 	t.Helper()
-	const thread = 1 // RUSAGE_THREAD
-	var u syscall.Rusage
-	if err := syscall.Getrusage(thread, &u); err != nil {
+	var u unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &u); err != nil {
 		t.Fatal(err)
 	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	return time.Duration(u.Nano())
 }
 
 // deciding decides over 64 candidates with the native default policy, with the

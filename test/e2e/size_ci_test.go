@@ -6,6 +6,7 @@ import "time"
 
 // Sizes of the long tests; the full ones run under the tags e2e and soak.
 const (
+	swapRate   = 200 // requests a second
 	swapRun    = 10 * time.Second
 	swapEvery  = time.Second
 	swapNormal = 5 * time.Second

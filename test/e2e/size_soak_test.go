@@ -6,7 +6,8 @@ import "time"
 
 // Full sizes; times are asserted as they are stated.
 const (
-	swapRun        = 30 * time.Second
+	swapRate       = 500 // requests a second
+	swapRun        = 60 * time.Second
 	swapEvery      = 2 * time.Second
 	swapNormal     = 15 * time.Second
 	calm           = 0

@@ -13,13 +13,13 @@ import (
 const delayedBy = 50 * time.Millisecond
 
 // worstProbe asks for the router's health each 5 ms for a while and returns the
-// longest that an answer took. Meanwhile two clients send requests with the
+// longest that an answer took. Meanwhile 20 clients send requests with the
 // given max_tokens.
 func worstProbe(t *testing.T, r *router, maxTokens int) time.Duration {
 	t.Helper()
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
-	for range 2 {
+	for range 20 {
 		wg.Go(func() {
 			for {
 				select {

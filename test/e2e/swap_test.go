@@ -13,8 +13,6 @@ import (
 	"time"
 )
 
-const swapRate = 200 // requests a second
-
 // shot is one request of the load.
 type shot struct {
 	sent, done time.Time

@@ -16,7 +16,7 @@ func TestO5_TripIsVisible(t *testing.T) {
 	r := startRouter(t, three(t))
 	revision := r.revise("traps", armed(Guest{}, Op(Unreachable)).Bytes())
 	r.activate(revision)
-	for i := range 300 {
+	for i := range 1000 {
 		if status, _, answer := r.complete(armedAt); status != http.StatusOK {
 			t.Fatalf("request %d: status %d: %s", i, status, answer)
 		}
