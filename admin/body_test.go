@@ -17,6 +17,7 @@ import (
 
 	"github.com/routerd/routerd/admin"
 	"github.com/routerd/routerd/host/wasmtest"
+	"github.com/routerd/routerd/internal/testkit"
 )
 
 const mebi = 1 << 20
@@ -33,7 +34,7 @@ func chunked(size int) []string {
 
 func TestP3_LargeBodiesAreRefusedEarly(t *testing.T) {
 	b := newBench(t, func(c *admin.Config, _ *admin.Parts) { c.ReadTimeout = time.Second })
-	before := files(t, b.dir)
+	before := testkit.Files(t, b.dir)
 	var memory runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&memory)
@@ -57,7 +58,7 @@ func TestP3_LargeBodiesAreRefusedEarly(t *testing.T) {
 	if grown := int64(memory.HeapAlloc) - int64(held); grown > 32*mebi {
 		t.Errorf("the heap grew by %d bytes", grown)
 	}
-	if diff := cmp.Diff(before, files(t, b.dir)); diff != "" {
+	if diff := cmp.Diff(before, testkit.Files(t, b.dir)); diff != "" {
 		t.Errorf("files changed (-before +after)\n%s", diff)
 	}
 }
@@ -151,7 +152,7 @@ func TestAClientMayAskBeforeItSends(t *testing.T) {
 func TestP4_ACutUploadLeavesNothing(t *testing.T) {
 	b := newBench(t)
 	wasm := wasmtest.Guest{}.Bytes()
-	before := files(t, b.dir)
+	before := testkit.Files(t, b.dir)
 	c, err := net.Dial("tcp", b.addr)
 	if err != nil {
 		t.Fatal(err)
@@ -166,7 +167,7 @@ func TestP4_ACutUploadLeavesNothing(t *testing.T) {
 	}
 	c.Close()
 	b.call(t, "GET", "/v1/modules/cut", nil).refused(t, http.StatusNotFound, "not_found", "cut")
-	if diff := cmp.Diff(before, files(t, b.dir)); diff != "" {
+	if diff := cmp.Diff(before, testkit.Files(t, b.dir)); diff != "" {
 		t.Errorf("files changed (-before +after)\n%s", diff)
 	}
 	if left, _ := os.ReadDir(filepath.Join(b.modulesDir(), "tmp")); len(left) > 0 {

@@ -26,6 +26,7 @@ import (
 	"github.com/routerd/routerd/host"
 	"github.com/routerd/routerd/host/library"
 	"github.com/routerd/routerd/host/store"
+	"github.com/routerd/routerd/internal/testkit"
 )
 
 const token = "token-CANARY3-0123456789"
@@ -45,7 +46,7 @@ type bench struct {
 	source *host.PolicySource
 	lib    *library.Library
 	store  *store.Store
-	log    *buffer
+	log    *testkit.Log
 	kv     kvs
 	reg    *prometheus.Registry
 
@@ -62,24 +63,6 @@ func (b *bench) Reload(context.Context) (admin.Reloaded, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.reloaded, b.refusal
-}
-
-// buffer is a log that can be read while it is written.
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }
 
 // kvs is what the caches hold, by worker.
@@ -168,7 +151,7 @@ func nopLog() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 func newBench(t testing.TB, change ...func(*admin.Config, *admin.Parts)) *bench {
 	t.Helper()
-	b := &bench{dir: t.TempDir(), log: &buffer{}}
+	b := &bench{dir: t.TempDir(), log: &testkit.Log{}}
 	parts := b.parts(t)
 	cfg := admin.DefaultConfig()
 	cfg.Token = token

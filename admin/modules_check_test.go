@@ -18,6 +18,7 @@ import (
 	"github.com/routerd/routerd/host"
 	"github.com/routerd/routerd/host/library"
 	. "github.com/routerd/routerd/host/wasmtest"
+	"github.com/routerd/routerd/internal/testkit"
 	"github.com/routerd/routerd/plugins/abi"
 )
 
@@ -42,7 +43,7 @@ func (b *bench) compiles(t *testing.T) uint64 {
 func TestO2_AModuleThatCannotLoadIsNotStored(t *testing.T) {
 	b := newBench(t)
 	b.call(t, "PUT", "/v1/modules/there", guest("there")).into(t, http.StatusCreated, nil)
-	before := files(t, b.dir)
+	before := testkit.Files(t, b.dir)
 	for _, c := range []struct {
 		name  string
 		guest Guest
@@ -67,7 +68,7 @@ func TestO2_AModuleThatCannotLoadIsNotStored(t *testing.T) {
 			}
 		}
 	}
-	if diff := cmp.Diff(before, files(t, b.dir)); diff != "" {
+	if diff := cmp.Diff(before, testkit.Files(t, b.dir)); diff != "" {
 		t.Errorf("files changed (-before +after)\n%s", diff)
 	}
 	var got moduleAnswer
@@ -99,19 +100,19 @@ func TestTheAnswerSaysHowFarAModuleWasChecked(t *testing.T) {
 
 func TestADryRunKeepsNothingAndHarmsNothing(t *testing.T) {
 	b := newBench(t)
-	before := files(t, b.dir)
+	before := testkit.Files(t, b.dir)
 	for range 2 {
 		b.call(t, "PUT", "/v1/modules/dry?dry_run=1", guest("dry")).into(t, http.StatusOK, nil)
 	}
-	if diff := cmp.Diff(before, files(t, b.dir)); diff != "" {
+	if diff := cmp.Diff(before, testkit.Files(t, b.dir)); diff != "" {
 		t.Errorf("files changed (-before +after)\n%s", diff)
 	}
 	b.call(t, "GET", "/v1/modules/dry", nil).refused(t, http.StatusNotFound, "not_found", "dry")
 	b.call(t, "PUT", "/v1/modules/dry", guest("dry")).into(t, http.StatusCreated, nil)
-	stored := files(t, b.dir)
+	stored := testkit.Files(t, b.dir)
 	b.call(t, "PUT", "/v1/modules/dry?dry_run=1", guest("dry")).into(t, http.StatusOK, nil)
 	b.call(t, "PUT", "/v1/modules/dry?dry_run=1", guest("other")).into(t, http.StatusOK, nil)
-	if diff := cmp.Diff(stored, files(t, b.dir)); diff != "" {
+	if diff := cmp.Diff(stored, testkit.Files(t, b.dir)); diff != "" {
 		t.Errorf("files changed (-before +after)\n%s", diff)
 	}
 }
@@ -142,7 +143,7 @@ func TestP6_TheSameBytesAreCompiledOnce(t *testing.T) {
 // meanwhile is served.
 func TestP4_ASlowSenderIsCut(t *testing.T) {
 	b := newBench(t, func(c *admin.Config, _ *admin.Parts) { c.ReadTimeout = time.Second })
-	before := files(t, b.modulesDir())
+	before := testkit.Files(t, b.modulesDir())
 	c, err := net.Dial("tcp", b.addr)
 	if err != nil {
 		t.Fatal(err)
@@ -179,7 +180,7 @@ func TestP4_ASlowSenderIsCut(t *testing.T) {
 	}
 	t.Logf("cut after %v", time.Since(began))
 	b.call(t, "GET", "/v1/modules/slow", nil).refused(t, http.StatusNotFound, "not_found", "slow")
-	if diff := cmp.Diff(before, files(t, b.modulesDir())); diff != "" {
+	if diff := cmp.Diff(before, testkit.Files(t, b.modulesDir())); diff != "" {
 		t.Errorf("files changed (-before +after)\n%s", diff)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/routerd/routerd/host"
 	. "github.com/routerd/routerd/host/wasmtest"
+	"github.com/routerd/routerd/internal/testkit"
 	"github.com/routerd/routerd/plugins/abi"
 )
 
@@ -79,7 +80,7 @@ func TestAnEmptyStoreIsAnEmptyList(t *testing.T) {
 
 func TestO2_AModuleThatIsNoneIsRefusedWithItsStep(t *testing.T) {
 	b := newBench(t)
-	before := files(t, b.dir)
+	before := testkit.Files(t, b.dir)
 	for _, c := range []struct {
 		name string
 		wasm []byte
@@ -102,20 +103,20 @@ func TestO2_AModuleThatIsNoneIsRefusedWithItsStep(t *testing.T) {
 			}
 		})
 	}
-	if diff := cmp.Diff(before, files(t, b.dir)); diff != "" {
+	if diff := cmp.Diff(before, testkit.Files(t, b.dir)); diff != "" {
 		t.Errorf("files changed (-before +after)\n%s", diff)
 	}
 }
 
 func TestADryRunStoresNothing(t *testing.T) {
 	b := newBench(t)
-	before := files(t, b.dir)
+	before := testkit.Files(t, b.dir)
 	var got moduleAnswer
 	b.call(t, "PUT", "/v1/modules/dry?dry_run=true", guest("dry")).into(t, http.StatusOK, &got)
 	if !got.DryRun || got.Digest != host.Digest(guest("dry")) {
 		t.Errorf("got %+v", got)
 	}
-	if diff := cmp.Diff(before, files(t, b.dir)); diff != "" {
+	if diff := cmp.Diff(before, testkit.Files(t, b.dir)); diff != "" {
 		t.Errorf("files changed (-before +after)\n%s", diff)
 	}
 }
@@ -165,7 +166,7 @@ func TestP4_TwoUploadsOfOneNameDoNotMix(t *testing.T) {
 
 func TestP5_OtherBytesThanDeclaredAreRefused(t *testing.T) {
 	b := newBench(t)
-	before := files(t, b.dir)
+	before := testkit.Files(t, b.dir)
 	other := strings.TrimPrefix(host.Digest(guest("other")), "sha256:")
 	b.call(t, "PUT", "/v1/modules/declared?sha256="+other, guest("declared")).refused(t, http.StatusUnprocessableEntity, "E_DIGEST", other)
 	for _, bad := range []string{"", "sha256:", "12", "sha256:xyz", strings.Repeat("g", 64), other + "0", other[1:], "sha512:" + other, "sha256:sha256:" + other} {
@@ -178,7 +179,7 @@ func TestP5_OtherBytesThanDeclaredAreRefused(t *testing.T) {
 	for _, empty := range []string{"/v1/modules/declared?dry_run=", "/v1/modules/declared?dry_run"} {
 		b.call(t, "PUT", empty, guest("declared")).refused(t, http.StatusBadRequest, "invalid", "query parameter dry_run")
 	}
-	if diff := cmp.Diff(before, files(t, b.dir)); diff != "" {
+	if diff := cmp.Diff(before, testkit.Files(t, b.dir)); diff != "" {
 		t.Errorf("files changed (-before +after)\n%s", diff)
 	}
 	own := host.Digest(guest("declared"))

@@ -9,13 +9,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/routerd/routerd/host/wasmtest"
+	"github.com/routerd/routerd/internal/testkit"
 )
 
 func TestP1_NamesThatCouldLeaveTheStoreAreRefused(t *testing.T) {
 	b := newBench(t)
 	wasm := string(wasmtest.Guest{}.Bytes())
 	b.call(t, "PUT", "/v1/modules/good", wasm).into(t, http.StatusCreated, nil)
-	before := files(t, b.dir)
+	before := testkit.Files(t, b.dir)
 	for _, name := range []string{
 		"../x", "a/b", "..%2fx", "%2e%2e%2fx", `a\\b`, "a%5cb", ".", "..", "%2e", "", "a%00b", strings.Repeat("n", 300), "x.wasm/../../y",
 		"good/../../y", "good/", "/good", "Good", "a b", "%", "%zz", "ab%", "é",
@@ -28,7 +29,7 @@ func TestP1_NamesThatCouldLeaveTheStoreAreRefused(t *testing.T) {
 		a := b.raw(t, head("PUT", "/v1/policies/"+name, fmt.Sprintf("Content-Length: %d", len(body))), body)
 		a.refused(t, http.StatusBadRequest, "invalid", "")
 	}
-	if diff := cmp.Diff(before, files(t, b.dir)); diff != "" {
+	if diff := cmp.Diff(before, testkit.Files(t, b.dir)); diff != "" {
 		t.Errorf("files changed (-before +after)\n%s", diff)
 	}
 }

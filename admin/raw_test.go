@@ -5,9 +5,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -46,21 +43,4 @@ func (b *bench) raw(t testing.TB, head string, more ...string) answer {
 func head(method, uri string, headers ...string) string {
 	return method + " " + uri + " HTTP/1.1\r\nHost: admin\r\nAuthorization: Bearer " + token + "\r\n" +
 		strings.Join(append(headers, "", ""), "\r\n")
-}
-
-// files lists everything below a folder and beside it.
-func files(t testing.TB, dir string) []string {
-	t.Helper()
-	var all []string
-	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
-		if err == nil && !d.IsDir() {
-			all = append(all, path)
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	slices.Sort(all)
-	return all
 }

@@ -2,7 +2,6 @@ package frontend_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +23,7 @@ import (
 	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/frontend"
+	"github.com/routerd/routerd/internal/testkit"
 	"github.com/routerd/routerd/prompt"
 	"github.com/routerd/routerd/upstream"
 )
@@ -108,31 +108,13 @@ func (r *released) kinds() map[string]int {
 	return out
 }
 
-// logBuffer keeps log lines.
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // world is a running frontend over a real core.
 type world struct {
 	*frontend.Server
 	core     *core.SelectionCore
 	released *released
 	metrics  *prometheus.Registry
-	log      *logBuffer
+	log      *testkit.Log
 	upstream *upstream.Client
 	addr     string
 	served   chan error
@@ -165,7 +147,7 @@ func start(t testing.TB, change ...func(*setup)) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{released: &released{}, metrics: prometheus.NewRegistry(), log: &logBuffer{}, served: make(chan error, 1)}
+	w := &world{released: &released{}, metrics: prometheus.NewRegistry(), log: &testkit.Log{}, served: make(chan error, 1)}
 	log := slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: su.level}))
 	w.core = core.New(core.DefaultConfig(), core.SelectionHost{Telemetry: w.released}, static{handle}, core.NoIndex{}, log)
 	w.upstream = upstream.New(su.upstream)

@@ -69,8 +69,8 @@ func (s *PolicySource) describe(n *named) PolicyInfo {
 		out.Stats = n.active.Stats()
 		out.Probes = n.watch.probes.Load()
 	}
-	if seed, ok := s.seeds[h.Name]; ok && h.Active != 0 {
-		out.Drifted = specDigest(seed) != specDigest(h.find(h.Active).Given)
+	if seed, ok := s.seeds[h.Name]; ok {
+		out.Drifted = h.differs(specDigest(seed))
 	}
 	for i := range h.Revisions {
 		out.Revisions = append(out.Revisions, n.info(&h.Revisions[i]))

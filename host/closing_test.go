@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/host"
 	. "github.com/routerd/routerd/host/wasmtest"
 )
@@ -36,7 +37,10 @@ func nothingHeld(t *testing.T, r *host.Runtime) {
 	eventually(t, "nothing is held", func() bool { return r.Usage() == (host.Usage{}) })
 }
 
-func TestClosingAPoolWaitsForNoSetUp(t *testing.T) {
+// inTheMaking is a stage whose pool is setting an instance up, and about how long
+// that takes.
+func inTheMaking(t *testing.T) (*host.Runtime, policy.Scorer, time.Duration) {
+	t.Helper()
 	r := newRuntime(t, func(c *host.Config) { c.Instances = 4 })
 	g := Guest{Pages: 560, Extra: `,"limits":{"memory_pages":1024}`, Initialize: lasting(0, 8_000_000)}
 	began := time.Now()
@@ -49,6 +53,11 @@ func TestClosingAPoolWaitsForNoSetUp(t *testing.T) {
 	eventually(t, "another is in the making", func() bool { return r.Usage().Instances == 3 })
 	one()
 	other()
+	return r, s, setUp
+}
+
+func TestClosingAPoolWaitsForNoSetUp(t *testing.T) {
+	r, s, setUp := inTheMaking(t)
 	prompt(t, "closing the stage", setUp, s.Close)
 	prompt(t, "and until its last instance has gone", setUp, func() error { nothingHeld(t, r); return nil })
 }
@@ -78,18 +87,7 @@ func TestClosingAPoolWaitsForNoIdleCall(t *testing.T) {
 }
 
 func TestClosingTheRuntimeStopsSetUps(t *testing.T) {
-	r := newRuntime(t, func(c *host.Config) { c.Instances = 4 })
-	g := Guest{Pages: 560, Extra: `,"limits":{"memory_pages":1024}`, Initialize: lasting(0, 8_000_000)}
-	began := time.Now()
-	s, err := loaded(t.Context(), r, "module:test", g.Bytes())
-	if err != nil {
-		t.Fatal(err)
-	}
-	setUp := time.Since(began) / 2
-	one, other := host.Take(s), host.Take(s)
-	eventually(t, "another is in the making", func() bool { return r.Usage().Instances == 3 })
-	one()
-	other()
+	r, s, setUp := inTheMaking(t)
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}

@@ -138,6 +138,9 @@ func script() []func(*scripted) error {
 		func(s *scripted) error { return s.put("default", spec("module:high")) }, // 3
 		func(s *scripted) error { return s.canary(host.CanarySpec{Revision: 3, Percent: 10}) },
 		func(s *scripted) error { return s.canary(host.CanarySpec{Revision: 3, Percent: 50}) },
+		func(s *scripted) error {
+			return s.canary(host.CanarySpec{Revision: 3, Percent: 5, Header: "x-tier", Value: "gold"})
+		},
 		func(s *scripted) error { return s.promote() },
 		func(s *scripted) error { return s.rollback(0) },
 		func(s *scripted) error { return s.shadow(host.ShadowSpec{Revision: 3, Sample: 0.5}) },

@@ -56,6 +56,13 @@ type historyElement struct {
 	At      time.Time   `json:"at"`
 }
 
+// differs tells whether the active revision was made from another specification
+// than the one with this digest.
+func (h *history) differs(digest string) bool {
+	el := h.find(h.Active)
+	return el != nil && specDigest(el.Given) != digest
+}
+
 func (h *history) find(number int) *historyElement {
 	for i := range h.Revisions {
 		if h.Revisions[i].Number == number {

@@ -37,7 +37,7 @@ func badTable(s policy.Scorer, n int) *policy.Table {
 // answer decides with a revision of one module stage and the default fallback.
 func answer(t testing.TB, s policy.Scorer, seed uint64, n int) policy.Decision {
 	t.Helper()
-	rev := revisionOf(t, s, policy.GuardOff())
+	rev := revisionOf(t, s, guardOff())
 	var d policy.Decision
 	tab := &policy.Table{}
 	tab.Reset(n, rev.Columns())

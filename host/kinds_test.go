@@ -103,7 +103,7 @@ func revisionFrom(t testing.TB, r *host.Runtime, spec policy.Spec, byName map[st
 	if err != nil {
 		t.Fatal(err)
 	}
-	rev := policy.NewRevision("test", 1, spec, p, digests, policy.GuardOff())
+	rev := policy.NewRevision("test", 1, spec, p, digests, guardOff())
 	t.Cleanup(func() {
 		rev.Retire()
 		<-rev.Closed()

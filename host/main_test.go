@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -138,3 +139,10 @@ func faulted(t testing.TB, s policy.Scorer, n int) *policy.Fault {
 }
 
 func good() []byte { return wasmtest.Guest{}.Bytes() }
+
+// guardOff makes a revision that never trips.
+func guardOff() policy.RevisionOption {
+	var off atomic.Bool
+	off.Store(true)
+	return policy.GuardSwitch(&off)
+}

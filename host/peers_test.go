@@ -88,21 +88,20 @@ func peersReplaceAndRollBack(t *testing.T) {
 }
 
 func peersOrderOfTheChain(t *testing.T) {
-	// The sum of the same terms in another order has other last bits, so that the
-	// order shows; and it is the written one each time.
+	// The sum of the same terms begun with another pair has other last bits, so that
+	// the order shows; and it is the written one in each revision.
 	r := newRuntime(t)
 	byName := map[string][]byte{}
 	var s policy.Spec
 	want := 0.0
-	for _, v := range []float64{0.1, 0.2, 0.3} {
+	for _, v := range []float64{0.1, 0.4, 0.2} {
 		want += v
 		use := "module:m" + string('0'+rune(v*10))
 		byName[use] = Guest{Name: "m" + use[8:], ScoreTypes: ColumnTypes, Score: Constant(F64(v))}.Bytes()
 		s.Scorers = append(s.Scorers, policy.ScorerSpec{StageSpec: policy.StageSpec{Use: use}})
 	}
-	rev := revisionFrom(t, r, s, byName)
 	for range 20 {
-		if d := decided(t, rev); d.Totals[0] != want {
+		if d := decided(t, revisionFrom(t, r, s, byName)); d.Totals[0] != want {
 			t.Fatalf("total %v, want %v", d.Totals[0], want)
 		}
 	}

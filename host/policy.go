@@ -157,7 +157,7 @@ func (s *stage) decide(ctx context.Context, t *policy.Table, mask []byte, r *pol
 	if fault != nil {
 		fault = in.excused(fault)
 		s.dropAudit(record)
-		p.discard(in)
+		p.retire(in)
 		return 0, s.fault(fault)
 	}
 	s.audit(record, in, code, out)

@@ -224,13 +224,9 @@ func (p *pool) keep(in *instance) bool {
 	return p.keep(in)
 }
 
-// discard throws an instance away after a fault. Another is made at once when
-// there is no spare left or somebody waits, else when one is asked for.
-func (p *pool) discard(in *instance) {
-	p.retire(in)
-}
-
-// retire closes an instance that is to serve no more.
+// retire closes an instance that is to serve no more, such as one that faulted.
+// Another is made at once when there is no spare left or somebody waits, else
+// when one is asked for.
 func (p *pool) retire(in *instance) {
 	in.close()
 	p.mu.Lock()

@@ -41,10 +41,11 @@ var (
 func (s *PolicySource) PrepareConfig(ctx context.Context, cfg PolicyConfig) (*PreparedConfig, error) {
 	p := &PreparedConfig{s: s, routing: routingOf(cfg), guardOff: cfg.GuardOff, all: maps.Clone(cfg.Seeds)}
 	for _, name := range slices.Sorted(maps.Keys(cfg.Seeds)) {
-		if !s.wants(name, cfg.Seeds[name]) {
-			if s.differs(name, cfg.Seeds[name]) {
-				p.drifted = append(p.drifted, name)
-			}
+		wanted, drifted := s.wants(name, cfg.Seeds[name])
+		if drifted {
+			p.drifted = append(p.drifted, name)
+		}
+		if !wanted {
 			continue
 		}
 		c, err := s.prepare(ctx, name, cfg.Seeds[name], byConfig)
@@ -62,18 +63,20 @@ func (s *PolicySource) PrepareConfig(ctx context.Context, cfg PolicyConfig) (*Pr
 	return p, nil
 }
 
-// wants tells whether a seed is to be applied.
-func (s *PolicySource) wants(name string, spec policy.Spec) bool {
+// wants tells whether a seed is to be applied, and whether it is not though the
+// active revision is another specification.
+func (s *PolicySource) wants(name string, spec policy.Spec) (wanted, drifted bool) {
 	digest := specDigest(spec)
 	s.mu.Lock()
 	n := s.policies[name]
 	changed := n == nil || n.history.Seed != digest
-	wanted := n == nil || n.takesSeed(digest)
+	wanted = n == nil || n.takesSeed(digest)
+	drifted = !wanted && n.history.differs(digest)
 	s.mu.Unlock()
 	if changed && !wanted {
 		s.log.Warn("policy differs from the configuration: the API set it", slog.String("policy", name))
 	}
-	return wanted
+	return wanted, drifted
 }
 
 // configured is the digest of the seed in the configuration in force; empty for
@@ -84,18 +87,6 @@ func (s *PolicySource) configured(name string) string {
 		return ""
 	}
 	return specDigest(seed)
-}
-
-// differs tells whether the active revision is another specification than the
-// seed.
-func (s *PolicySource) differs(name string, seed policy.Spec) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := s.policies[name]
-	if n == nil || n.history.Active == 0 {
-		return false
-	}
-	return specDigest(seed) != specDigest(n.history.find(n.history.Active).Given)
 }
 
 // takesSeed tells whether a seed with this digest is news for the policy, and

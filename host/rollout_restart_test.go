@@ -144,7 +144,7 @@ func TestATripIsWrittenDownAsSoonAsTheDiskTakesIt(t *testing.T) {
 				for range 5 {
 					b.decide(t, "", badSeed)
 				}
-				until(t, "it was tried", func() bool { return b.logs.count("it is tried again") > 0 })
+				until(t, "it was tried", func() bool { return b.logs.Count("it is tried again") > 0 })
 				if got := len(b.show(t, "default").History); got != changes {
 					t.Errorf("%d changes that are not written", got-changes)
 				}
@@ -152,7 +152,7 @@ func TestATripIsWrittenDownAsSoonAsTheDiskTakesIt(t *testing.T) {
 					t.Fatal(err)
 				}
 				until(t, "it is written down", func() bool { return len(b.show(t, "default").History) > changes })
-				if n := b.logs.count("it is tried again"); n != 1 {
+				if n := b.logs.Count("it is tried again"); n != 1 {
 					t.Errorf("the log says %d times that it is tried again", n)
 				}
 			})

@@ -25,7 +25,7 @@ func TestFramesThatCannotGrowSayWhy(t *testing.T) {
 	if n := values(t, reg)["routerd_plugin_growth_failures_total{test}"]; n < 1 || n > 2 {
 		t.Errorf("%v failures in 1.5 s, want one a second at most", n)
 	}
-	if n := strings.Count(out.text(), "frames cannot grow"); n != 1 {
+	if n := strings.Count(out.String(), "frames cannot grow"); n != 1 {
 		t.Errorf("told the log %d times, want once", n)
 	}
 }

@@ -194,11 +194,11 @@ func (sh *shadow) decideOpen(ctx context.Context, j *shadowJob, t *policy.Table,
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	c := &sh.count
+	defer func() { c.took += time.Since(began) }()
 	if len(lacking) > 0 {
 		c.faults["missing_column"]++
 		return
 	}
-	defer func() { c.took += time.Since(began) }()
 	c.fuel += d.Fuel
 	if reason := faultReason(err, d); reason != "" {
 		c.faults[reason]++
@@ -230,14 +230,11 @@ func (c *shadowCount) compare(j *shadowJob, row int) {
 
 // load compares the loads of the two picks with the mean.
 func (c *shadowCount) load(j *shadowJob, row int) {
-	var set policy.ColumnSet
-	set.AddStd(abi.ColLoadActiveRequests)
-	var t policy.Table
-	if len(j.frame.Table(&t, set)) > 0 {
+	loads, ok := j.frame.Column(abi.ColLoadActiveRequests.String())
+	if !ok {
 		return
 	}
 	mean := 0.0
-	loads := t.Column(abi.ColLoadActiveRequests)
 	for _, v := range loads {
 		mean += v / float64(len(loads))
 	}

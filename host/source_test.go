@@ -19,6 +19,7 @@ import (
 	"github.com/routerd/routerd/host"
 	"github.com/routerd/routerd/host/store"
 	. "github.com/routerd/routerd/host/wasmtest"
+	"github.com/routerd/routerd/internal/testkit"
 	"github.com/routerd/routerd/plugins/abi"
 )
 
@@ -28,31 +29,12 @@ type bench struct {
 	rt      *host.Runtime
 	modules *store.Store
 	source  *host.PolicySource
-	logs    *logBook
-}
-
-// logBook keeps what the source logs. Safe for concurrent use.
-type logBook struct {
-	mu   sync.Mutex // guards text
-	text strings.Builder
-}
-
-func (l *logBook) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-// count is how often a text was logged.
-func (l *logBook) count(text string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), text)
+	logs    *testkit.Log
 }
 
 func openBench(t testing.TB, dir string, change ...func(*host.PolicyConfig)) *bench {
 	t.Helper()
-	b := &bench{dir: dir, rt: newRuntime(t), logs: &logBook{}}
+	b := &bench{dir: dir, rt: newRuntime(t), logs: &testkit.Log{}}
 	var err error
 	if b.modules, err = store.Open(filepath.Join(dir, "modules")); err != nil {
 		t.Fatal(err)

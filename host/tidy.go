@@ -77,7 +77,7 @@ func (p *pool) tidy(in *instance) {
 		if !p.aside && !p.stop.Load() {
 			p.rt.metrics.idleFaults.WithLabelValues(p.module.manifest.Name).Inc()
 		}
-		p.discard(in)
+		p.retire(in)
 		return
 	}
 	p.lay(in)

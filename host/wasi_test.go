@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"math"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/host"
 	. "github.com/routerd/routerd/host/wasmtest"
+	"github.com/routerd/routerd/internal/testkit"
 	"github.com/routerd/routerd/plugins/abi"
 )
 
@@ -150,29 +150,11 @@ func TestWASIRandomIsTheSameAtEachCall(t *testing.T) {
 }
 
 // lines is a log that keeps what guests say.
-type lines struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(b)
-}
-
-// text is all of the log.
-func (l *lines) text() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
+type lines struct{ testkit.Log }
 
 // all are the lines that guests said.
 func (l *lines) all() (said []string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for line := range strings.SplitSeq(l.b.String(), "\n") {
+	for line := range strings.SplitSeq(l.String(), "\n") {
 		if strings.Contains(line, "plugin says") {
 			said = append(said, line)
 		}

@@ -183,18 +183,24 @@ func TestTies(t *testing.T) {
 	}
 }
 
-func TestRoundRobinTakesTurns(t *testing.T) {
-	rev := revision(t, use("builtin:round-robin"), nil)
-	tb := table(3, rev.Columns())
+// turns are the picks of six requests of a partition.
+func turns(t *testing.T, rev *policy.Revision, rows int) (picks []int) {
+	t.Helper()
+	tb := table(rows, rev.Columns())
 	var d policy.Decision
-	var got []int
 	for n := range uint64(6) {
 		tb.Sequence = n
 		if err := rev.Decide(t.Context(), tb, &d); err != nil {
 			t.Fatal(err)
 		}
-		got = append(got, d.Row)
+		picks = append(picks, d.Row)
 	}
+	return picks
+}
+
+func TestRoundRobinTakesTurns(t *testing.T) {
+	rev := revision(t, use("builtin:round-robin"), nil)
+	got := turns(t, rev, 3)
 	if diff := cmp.Diff([]int{0, 1, 2, 0, 1, 2}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

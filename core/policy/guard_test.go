@@ -122,7 +122,7 @@ func TestTrippedGoesStraightToTheFallbackUntilRetry(t *testing.T) {
 }
 
 func TestW5_GuardOffNeverTrips(t *testing.T) {
-	g := newGuarded(t, policy.GuardOff())
+	g := newGuarded(t, guardOff())
 	for i := range 100 {
 		f := (*policy.Fault)(nil)
 		want := policy.ByPolicy

@@ -3,6 +3,7 @@ package policy_test
 import (
 	"context"
 	"encoding/json"
+	"sync/atomic"
 	"testing"
 
 	"github.com/routerd/routerd/core/policy"
@@ -156,4 +157,11 @@ func table(n int, set policy.ColumnSet) *policy.Table {
 	t := &policy.Table{}
 	t.Reset(n, set)
 	return t
+}
+
+// guardOff makes a revision that never trips.
+func guardOff() policy.RevisionOption {
+	var off atomic.Bool
+	off.Store(true)
+	return policy.GuardSwitch(&off)
 }

@@ -91,16 +91,7 @@ func TestBuiltinScorersLookAtKeptRows(t *testing.T) {
 	})
 	t.Run("round-robin", func(t *testing.T) {
 		rev := revision(t, filtered([]string{"module:f"}, []string{"builtin:round-robin"}, nil), modules{"module:f": keeps("10110")})
-		tb := table(5, rev.Columns())
-		var d policy.Decision
-		var got []int
-		for n := range uint64(6) {
-			tb.Sequence = n
-			if err := rev.Decide(t.Context(), tb, &d); err != nil {
-				t.Fatal(err)
-			}
-			got = append(got, d.Row)
-		}
+		got := turns(t, rev, 5)
 		if diff := cmp.Diff([]int{0, 2, 3, 0, 2, 3}, got); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}

@@ -114,6 +114,16 @@ func (r *Recording) Value(column string, row int) (v float64, missing, ok bool) 
 	return r.values[at+row], r.isMissing(at + row), true
 }
 
+// Column is a recorded column, the registry default where a signal was missing;
+// ok is false for one that was not recorded. The caller must not change it.
+func (r *Recording) Column(name string) (values []float64, ok bool) {
+	at, ok := r.column(name)
+	if !ok {
+		return nil, false
+	}
+	return r.values[at : at+len(r.rows)], true
+}
+
 // Field is the value of a request field, 0 when missing.
 func (r *Recording) Field(f abi.Field) float64 { return r.fields[f] }
 

@@ -71,14 +71,6 @@ type Stats struct {
 // RevisionOption changes how a revision behaves.
 type RevisionOption func(*Revision)
 
-// GuardOff makes a revision that never trips: faults are answered by the
-// fallback and counted, and the next call tries again.
-func GuardOff() RevisionOption {
-	var off atomic.Bool
-	off.Store(true)
-	return GuardSwitch(&off)
-}
-
 // GuardSwitch makes a revision that never trips while off is true.
 func GuardSwitch(off *atomic.Bool) RevisionOption {
 	return func(r *Revision) { r.guardOff = off }

@@ -178,7 +178,7 @@ func TestOneBadFileLeavesTheLastGoodSet(t *testing.T) {
 			if diff := cmp.Diff(files, s.files()) + cmp.Diff(cached, after); diff != "" {
 				t.Errorf("left (-before +after)\n%s", diff)
 			}
-			if n := s.log.count("refused"); n != 1 {
+			if n := s.log.Count("refused"); n != 1 {
 				t.Errorf("logged %d times, want 1", n)
 			}
 			if got := s.metric("routerd_plugin_dir_refused", ""); got != 1 {

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -21,6 +20,7 @@ import (
 	"github.com/routerd/routerd/host/library"
 	"github.com/routerd/routerd/host/store"
 	"github.com/routerd/routerd/host/wasmtest"
+	"github.com/routerd/routerd/internal/testkit"
 	"github.com/routerd/routerd/plugins/abi"
 )
 
@@ -81,7 +81,7 @@ type shelf struct {
 	store  *store.Store
 	loader *loader
 	lib    *library.Library
-	log    *lines
+	log    *testkit.Log
 	reg    *prometheus.Registry
 }
 
@@ -90,7 +90,7 @@ const debounce = 20 * time.Millisecond
 func newShelf(t *testing.T) *shelf {
 	t.Helper()
 	top := t.TempDir()
-	s := &shelf{t: t, top: top, path: filepath.Join(top, "dir"), loader: &loader{cached: map[string]bool{}}, log: &lines{}}
+	s := &shelf{t: t, top: top, path: filepath.Join(top, "dir"), loader: &loader{cached: map[string]bool{}}, log: &testkit.Log{}}
 	s.open()
 	s.must(os.Mkdir(s.path, 0o700))
 	return s
@@ -229,22 +229,3 @@ func (s *shelf) metric(name, label string) float64 {
 // guest is a module whose manifest has a name; different names give different
 // bytes.
 func guest(name string) []byte { return wasmtest.Guest{Name: name}.Bytes() }
-
-// lines is a log that can be read while it is written.
-type lines struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-// count tells how often a text was logged.
-func (l *lines) count(text string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.b.String(), text)
-}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/routerd/routerd/host/store"
+	"github.com/routerd/routerd/internal/testkit"
 )
 
 // entries makes entries of "name=bytes", or "name" for one that stays.
@@ -62,7 +63,7 @@ func TestReplaceMakesTheSetTheDirectorysNames(t *testing.T) {
 	if diff := cmp.Diff(want, named(open(t, dir))); diff != "" {
 		t.Errorf("after a restart (-want +got)\n%s", diff)
 	}
-	if got := listing(t, dir); len(got) != 7 {
+	if got := testkit.Files(t, dir); len(got) != 7 {
 		t.Errorf("files: %v, want three blobs and four names", got)
 	}
 	if change, err := s.Replace(entries(t, s, "d1", "d3=b", "d4")); err != nil || len(change.Set)+len(change.Removed) > 0 {
@@ -77,7 +78,7 @@ func TestASetWithABadNameChangesNothing(t *testing.T) {
 	if _, err := s.Replace(entries(t, s, "d1=a")); err != nil {
 		t.Fatal(err)
 	}
-	before, names := listing(t, dir), named(s)
+	before, names := testkit.Files(t, dir), named(s)
 	for _, c := range []struct {
 		set  []string
 		want string
@@ -96,7 +97,7 @@ func TestASetWithABadNameChangesNothing(t *testing.T) {
 			}
 		}
 	}
-	if diff := cmp.Diff(before, listing(t, dir)) + cmp.Diff(names, named(s)); diff != "" {
+	if diff := cmp.Diff(before, testkit.Files(t, dir)) + cmp.Diff(names, named(s)); diff != "" {
 		t.Errorf("changed (-before +after)\n%s", diff)
 	}
 }
@@ -218,7 +219,7 @@ func TestACutReplaceIsWholeAfterTheStart(t *testing.T) {
 		if err := s.Sweep(); err != nil {
 			t.Fatal(err)
 		}
-		if got := listing(t, dir); len(got) != 4 {
+		if got := testkit.Files(t, dir); len(got) != 4 {
 			t.Errorf("cut after step %d: files %v", i, got)
 		}
 	}
@@ -231,7 +232,7 @@ func TestACutReplaceIsWholeAfterTheStart(t *testing.T) {
 func tree(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
-	for _, name := range listing(t, dir) {
+	for _, name := range testkit.Files(t, dir) {
 		b, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
 			t.Fatal(err)
@@ -268,7 +269,7 @@ func TestAFolderThatCannotBeWrittenChangesNothing(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(dir, "pending.json", "x"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	before := listing(t, dir)
+	before := testkit.Files(t, dir)
 	if _, err := s.Replace(set); err == nil {
 		t.Fatal("no error")
 	}
@@ -276,7 +277,7 @@ func TestAFolderThatCannotBeWrittenChangesNothing(t *testing.T) {
 	if m, err := s.Get("d1"); err != nil || m.Digest != digest("a") {
 		t.Errorf("got %+v, %v", m, err)
 	}
-	for _, f := range listing(t, dir) {
+	for _, f := range testkit.Files(t, dir) {
 		if !slices.Contains(before, f) {
 			t.Errorf("left: %s", f)
 		}

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/host/store"
+	"github.com/routerd/routerd/internal/testkit"
 )
 
 func open(t *testing.T, dir string) *store.Store {
@@ -44,30 +44,11 @@ func digest(body string) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// listing is every file below a folder.
-func listing(t *testing.T, dir string) []string {
-	t.Helper()
-	var out []string
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() {
-			rel, rerr := filepath.Rel(dir, path)
-			out = append(out, rel)
-			return rerr
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	slices.Sort(out)
-	return out
-}
-
 func TestP1_NamesThatAreNoNames(t *testing.T) {
 	top := t.TempDir()
 	s := open(t, filepath.Join(top, "store"))
 	put(t, s, "there", "x")
-	before := listing(t, top)
+	before := testkit.Files(t, top)
 	for _, name := range []string{
 		"../x", "a/b", "..%2fx", `a\\b`, ".", "", "a\x00b", strings.Repeat("a", 300), "x.wasm/../../y", "A", "-a", "a", "..", "ü-a",
 	} {
@@ -80,7 +61,7 @@ func TestP1_NamesThatAreNoNames(t *testing.T) {
 			t.Errorf("delete %q: got %v, want not found", name, err)
 		}
 	}
-	if diff := cmp.Diff(before, listing(t, top)); diff != "" {
+	if diff := cmp.Diff(before, testkit.Files(t, top)); diff != "" {
 		t.Errorf("files changed (-before +after):\n%s", diff)
 	}
 }
@@ -96,7 +77,7 @@ func TestP1_NamesOfTheFormStayInTheStore(t *testing.T) {
 		want = append(want, "store/names/"+name)
 	}
 	slices.Sort(want)
-	if diff := cmp.Diff(want, listing(t, top)); diff != "" {
+	if diff := cmp.Diff(want, testkit.Files(t, top)); diff != "" {
 		t.Errorf("files (-want +got)\n%s", diff)
 	}
 	for _, m := range open(t, dir).List() {
@@ -104,7 +85,7 @@ func TestP1_NamesOfTheFormStayInTheStore(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if got := listing(t, top); len(got) > 0 {
+	if got := testkit.Files(t, top); len(got) > 0 {
 		t.Errorf("left: %v", got)
 	}
 }
@@ -116,7 +97,7 @@ func TestP4_CutUploadLeavesNothing(t *testing.T) {
 	if _, _, err := s.Put("m1", body, ""); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Fatalf("got %v, want the reader's error", err)
 	}
-	if got := listing(t, dir); len(got) > 0 {
+	if got := testkit.Files(t, dir); len(got) > 0 {
 		t.Errorf("files left: %v", got)
 	}
 }
@@ -148,7 +129,7 @@ func TestP4_OneOfTwoUploadsOfAName(t *testing.T) {
 		t.Errorf("name points to %s (%v), want the last upload", m.Digest, err)
 	}
 	want := []string{"blobs/" + strings.TrimPrefix(m.Digest, "sha256:"), "names/m1"}
-	if diff := cmp.Diff(want, listing(t, dir)); diff != "" {
+	if diff := cmp.Diff(want, testkit.Files(t, dir)); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
 }
@@ -162,7 +143,7 @@ func TestP5_DeclaredDigestOfOtherBytes(t *testing.T) {
 	if _, _, err := s.Put("m1", strings.NewReader("x"), "sha256:zz"); err == nil {
 		t.Error("a digest that is none was accepted")
 	}
-	if got := listing(t, dir); len(got) > 0 {
+	if got := testkit.Files(t, dir); len(got) > 0 {
 		t.Errorf("files left: %v", got)
 	}
 }
@@ -179,7 +160,7 @@ func TestP6_SameBytesTwiceAndUnderTwoNames(t *testing.T) {
 		t.Errorf("second: got %+v created %v %v, want the first unchanged", again, created, err)
 	}
 	put(t, s, "m2", "x")
-	if got := listing(t, dir); len(got) != 3 {
+	if got := testkit.Files(t, dir); len(got) != 3 {
 		t.Errorf("files: got %v, want one blob and two names", got)
 	}
 	if err := s.Delete("m1"); err != nil {
@@ -196,7 +177,7 @@ func TestTooLargeIsRefused(t *testing.T) {
 	if _, _, err := s.Put("m1", bytes.NewReader(make([]byte, store.MaxBytes+1)), ""); !errors.Is(err, store.ErrTooLarge) {
 		t.Errorf("got %v, want ErrTooLarge", err)
 	}
-	if got := listing(t, dir); len(got) > 0 {
+	if got := testkit.Files(t, dir); len(got) > 0 {
 		t.Errorf("files left: %v", got)
 	}
 }
@@ -246,7 +227,7 @@ func TestReopenedStoreHoldsTheSame(t *testing.T) {
 	if err := s.Sweep(); err != nil {
 		t.Fatal(err)
 	}
-	if got := listing(t, dir); len(got) != 4 {
+	if got := testkit.Files(t, dir); len(got) != 4 {
 		t.Errorf("files: got %v, want two blobs and two names", got)
 	}
 }

@@ -23,36 +23,20 @@ import (
 	"github.com/routerd/routerd/host"
 	"github.com/routerd/routerd/internal/app"
 	"github.com/routerd/routerd/internal/config"
+	"github.com/routerd/routerd/internal/testkit"
 )
 
 // reloadable is a router whose configuration a test changes.
 type reloadable struct {
 	*app.App
 	limits func() host.Limits
-	log    *lockedBuffer
+	log    *testkit.Log
 
 	mu   sync.Mutex // guards all below
 	cfg  config.Config
 	bad  error         // what reading gives instead
 	held chan struct{} // reading waits for its end; nil for not
 	read int           // how often it was read
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 func (r *reloadable) load() (config.Config, error) {
@@ -76,7 +60,7 @@ func (r *reloadable) set(change func(*config.Config)) {
 
 func startReloadable(t *testing.T, cfg config.Config) *reloadable {
 	t.Helper()
-	r := &reloadable{cfg: cfg, log: &lockedBuffer{}}
+	r := &reloadable{cfg: cfg, log: &testkit.Log{}}
 	var err error
 	if r.App, r.limits, err = app.StartWatched(t.Context(), cfg, r.load, app.NewLog(cfg.Log, r.log)); err != nil {
 		t.Fatal(err)

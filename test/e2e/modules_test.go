@@ -17,23 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/routerd/routerd/host"
+	"github.com/routerd/routerd/internal/testkit"
 )
-
-// everything lists all files below a folder.
-func everything(t *testing.T, dir string) []string {
-	t.Helper()
-	var out []string
-	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
-		if err == nil && !d.IsDir() {
-			out = append(out, path)
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
-}
 
 func TestP6_TwoNamesShareABlobAndOneCompile(t *testing.T) {
 	r := startRouter(t, three(t))
@@ -63,7 +48,7 @@ func TestWhatIsNotStoredLeavesNoFile(t *testing.T) {
 	r := startRouter(t, three(t))
 	r.must("PUT", "/v1/modules/kept", byID("kept", true), nil)
 	top := filepath.Dir(r.dataDir)
-	before := everything(t, top)
+	before := testkit.Files(t, top)
 	r.must("PUT", "/v1/modules/tried?dry_run=1", byID("tried", false), nil)
 	for _, m := range slices.Concat(noModules(t), hostileModules()) {
 		for _, query := range []string{"", "?dry_run=1"} {
@@ -84,7 +69,7 @@ func TestWhatIsNotStoredLeavesNoFile(t *testing.T) {
 			}
 		}
 	}
-	if diff := cmp.Diff(before, everything(t, top)); diff != "" {
+	if diff := cmp.Diff(before, testkit.Files(t, top)); diff != "" {
 		t.Errorf("files (-before +after)\n%s", diff)
 	}
 }

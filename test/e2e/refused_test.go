@@ -6,8 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"net/http"
-	"os"
-	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,6 +14,7 @@ import (
 
 	"github.com/routerd/routerd/host"
 	"github.com/routerd/routerd/host/wasmtest"
+	"github.com/routerd/routerd/internal/testkit"
 	"github.com/routerd/routerd/plugins/abi"
 )
 
@@ -117,19 +117,5 @@ func TestO2_RefusedModulesLeaveNoFiles(t *testing.T) {
 // cache.
 func files(t *testing.T, dir string) []string {
 	t.Helper()
-	var names []string
-	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		name, err := filepath.Rel(dir, path)
-		if !strings.HasPrefix(name, "compiled") {
-			names = append(names, name)
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return names
+	return slices.DeleteFunc(testkit.Files(t, dir), func(name string) bool { return strings.HasPrefix(name, "compiled") })
 }

@@ -14,11 +14,11 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/routerd/routerd/internal/testkit"
 	"github.com/routerd/routerd/sim"
 )
 
@@ -31,25 +31,8 @@ type router struct {
 	frontend, admin string
 	token           string
 	dataDir         string
-	log             *safeBuffer
+	log             *testkit.Log
 	ended           chan struct{}
-}
-
-type safeBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *safeBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *safeBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }
 
 func mustEnv(t *testing.T, name string) string {
@@ -75,7 +58,7 @@ func startRouterIn(t *testing.T, dir, yaml string) *router {
 	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := &router{t: t, dataDir: filepath.Join(dir, "data"), log: &safeBuffer{}, ended: make(chan struct{})}
+	r := &router{t: t, dataDir: filepath.Join(dir, "data"), log: &testkit.Log{}, ended: make(chan struct{})}
 	r.cmd = exec.Command(mustEnv(t, "ROUTERD_BIN"), "serve", "-c", file, "--data_dir", r.dataDir,
 		"--frontend.listen", "127.0.0.1:0", "--admin.listen", "127.0.0.1:0")
 	r.cmd.Env = routerEnv()
