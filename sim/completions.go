@@ -180,8 +180,9 @@ func (e *Engine) unary(x *exchange, j *job, r *rank, form format) {
 // countEnd notes a request that did not get to its end, if the client left it.
 func (e *Engine) countEnd(x *exchange, j *job, r *rank) {
 	if x.clientGone() {
-		r.countCancelled()
+		// In this order: whoever reads that one more was cancelled finds it listed.
 		e.cancellations.add(j.id, r.id, j.usage.CompletionTokens)
+		r.countCancelled()
 	}
 }
 

@@ -70,7 +70,7 @@ func (e *Engine) stats(x *exchange) {
 		Restarts      uint64         `json:"restarts"`
 		Cancellations []cancellation `json:"cancellations"`
 		Ranks         []rankStats    `json:"ranks"`
-	}{Name: e.cfg.Name, Requests: e.received.Load(), Cancelled: e.strays.Load(), Restarts: e.restarts.Load(), Cancellations: e.cancellations.list()}
+	}{Name: e.cfg.Name, Requests: e.received.Load(), Cancelled: e.strays.Load(), Restarts: e.restarts.Load()}
 	for _, r := range e.ranks {
 		s := r.state()
 		rs := rankStats{
@@ -85,6 +85,7 @@ func (e *Engine) stats(x *exchange) {
 		body.Cancelled += rs.Cancelled
 		body.Ranks = append(body.Ranks, rs)
 	}
+	body.Cancellations = e.cancellations.list() // after the counts, which it must not fall behind
 	x.reply(fasthttp.StatusOK, body)
 }
 
