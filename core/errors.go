@@ -21,10 +21,15 @@ const (
 	CodeNoWorkers      Code = "no_workers"      // no worker of the partition is ready
 	CodeWorkersEjected Code = "workers_ejected" // workers exist, health took out those that were ready
 	CodeOverloaded     Code = "overloaded"      // every eligible worker is over a busy limit
+	CodePinOverloaded  Code = "pin_overloaded"  // the pinned worker is over a busy limit
+	CodeQueueFull      Code = "queue_full"      // every eligible worker is busy and the class's queue is full
+	CodeQueueTimeout   Code = "queue_timeout"   // waited in the queue as long as the class or the deadline allows
 	CodePinUnknown     Code = "pin_unknown"     // the pinned worker or rank does not exist
 	CodePinNotAllowed  Code = "pin_not_allowed" // the pinned worker is outside the allow-set
 	CodeNoCandidates   Code = "no_candidates"   // every ready worker is excluded, by the request or by a filter whose on_empty is fail
-	CodeConflict       Code = "conflict"        // the selection id is in use
+	CodeConflict       Code = "conflict"        // the selection id is in use, or the session has moved
+	CodeNotFound       Code = "not_found"       // no such reservation or pending selection
+	CodeSessionBound   Code = "session_bound"   // the caller's pin or allow-set excludes the worker that the session is bound to
 	CodePolicyFailed   Code = "policy_failed"   // a stage faulted and asks to fail
 )
 

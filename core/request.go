@@ -71,10 +71,24 @@ type Request struct {
 	// rank.
 	Exclude []fleet.Worker
 
-	Session, ParentSession, Tenant string
-	// SessionFinal marks the session's last request.
-	SessionFinal bool
-	Priority     int
+	// Session, ParentSession and SessionFinal are the flat form of the session;
+	// where SessionContext names a session, that counts instead.
+	Session, ParentSession string
+	SessionFinal           bool
+	SessionContext         *SessionContext
+	// Target names the worker, and perhaps the rank, whose session the caller keeps
+	// itself: it stands in for the session's binding where it is eligible and is
+	// ignored where it is not known. The session's own binding is left alone then.
+	Target *Pin
+	Tenant string
+	// Constraints narrow and weigh the workers by their taints and labels.
+	Constraints Constraints
+	// Priority orders the requests that wait in one class: higher first, before
+	// all else.
+	Priority int
+	// PriorityJump moves the request ahead among those of its priority, as if it
+	// had come that much earlier; 0 to 24 h.
+	PriorityJump time.Duration
 	// MaxTokens limits the output and ExpectedOutput estimates it, in tokens; 0
 	// when unknown.
 	MaxTokens, ExpectedOutput int
@@ -91,8 +105,12 @@ type Request struct {
 	Seed *uint64
 	// Arrival is when the request came; zero means now.
 	Arrival time.Time
-	// Attempt counts the dispatches of one request, from 0.
+	// Attempt counts the dispatches of one request, from 0. A further one does not
+	// wait in the queue again.
 	Attempt uint32
+	// Leased tells that the caller sees to it that its booking ends: the core does
+	// not let it expire.
+	Leased bool
 	// RequestID names the request in decision ids.
 	RequestID string
 }
@@ -140,6 +158,9 @@ func (r *Request) check() error {
 		}
 	}
 	if err := r.checkHeaders(); err != nil {
+		return err
+	}
+	if err := r.checkSession(); err != nil {
 		return err
 	}
 	for _, f := range []struct {

@@ -1,8 +1,11 @@
 package core
 
 import (
+	"context"
 	"time"
 
+	"github.com/routerd/routerd/core/affinity"
+	"github.com/routerd/routerd/core/load"
 	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/core/reserve"
 	"github.com/routerd/routerd/fleet"
@@ -40,7 +43,47 @@ type KvIndex interface {
 // SelectionHost is what the process around the core offers it. Zero fields are
 // filled with parts that do nothing.
 type SelectionHost struct {
-	Telemetry Telemetry
+	Load        Load
+	Eligibility Eligibility
+	SharedCache SharedCache
+	Telemetry   Telemetry
+	Replication Replication
+}
+
+// Load knows what the engines report. Safe for concurrent use; calls must not
+// block, for they are made for each candidate of each decision.
+type Load interface {
+	// Report is the engine's last report of a rank; ok is false when there is none.
+	Report(w fleet.Worker) (report load.Report, ok bool)
+}
+
+// Eligibility is what else the process knows of who may serve. Safe for
+// concurrent use; it must not block.
+type Eligibility interface {
+	// Narrow clears keep[i] where workers[i] must not serve the request now. It
+	// keeps neither slice and writes nothing but false.
+	Narrow(req *Request, workers []fleet.Worker, keep []bool)
+}
+
+// SharedCache tells which blocks of a prompt an external cache holds, that every
+// worker can read from.
+type SharedCache interface {
+	// Hits appends to out the ranges of block positions that are held. An error
+	// means that nobody knows: the selection goes on without. It keeps nothing
+	// and returns within its own deadline.
+	Hits(ctx context.Context, key fleet.PartitionKey, blocks []kvcache.SequenceHash, out []kvcache.BlockRange) ([]kvcache.BlockRange, error)
+}
+
+// Replication tells other routers what this one decided. Calls come from many
+// goroutines, in order for one session, never under a lock, and must not block.
+type Replication interface {
+	// Bound hears of a session that was bound, and of one whose idle time has
+	// begun anew.
+	Bound(key fleet.PartitionKey, e affinity.Event)
+	// Booked, PrefillCompleted and Freed hear of the bookings.
+	Booked(key reserve.Key, d load.Demand)
+	PrefillCompleted(key reserve.Key)
+	Freed(key reserve.Key)
 }
 
 // Telemetry hears what the core does. Calls come from many goroutines at once,
