@@ -19,14 +19,14 @@ type booking struct {
 var _ reserve.Booking = (*booking)(nil)
 
 // PrefillComplete implements reserve.Booking.
-func (b *booking) PrefillComplete() {
+func (b *booking) PrefillComplete(time.Time) {
 	b.partition.mu.Lock()
 	defer b.partition.mu.Unlock()
 	b.partition.tracker.PrefillComplete(&b.load)
 }
 
 // AddBlocks implements reserve.Booking.
-func (b *booking) AddBlocks(n int) {
+func (b *booking) AddBlocks(n int, _ *float64) {
 	b.partition.mu.Lock()
 	defer b.partition.mu.Unlock()
 	b.partition.tracker.AddBlocks(&b.load, int64(n))

@@ -193,5 +193,5 @@ func (p *Partition) book(a *attempt, row int, generation uint64) {
 	p.tracker.Book(&b.load, slot, a.demand(row, p.blockSize), b)
 	a.sel.Reservation = a.claim.Insert(reserve.Key{
 		SelectionID: a.sel.ID, Partition: p.key, Worker: a.sel.Worker, Generation: generation, Attempt: a.req.Attempt,
-	}, b)
+	}, b, reserve.Terms{})
 }

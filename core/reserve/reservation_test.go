@@ -24,9 +24,9 @@ func (b *booking) note(s string) {
 	b.calls = append(b.calls, s)
 }
 
-func (b *booking) PrefillComplete()       { b.note("prefill") }
-func (b *booking) AddBlocks(int)          { b.note("blocks") }
-func (b *booking) Drop(o reserve.Outcome) { b.note("drop"); b.last = o }
+func (b *booking) PrefillComplete(time.Time) { b.note("prefill") }
+func (b *booking) AddBlocks(int, *float64)   { b.note("blocks") }
+func (b *booking) Drop(o reserve.Outcome)    { b.note("drop"); b.last = o }
 
 func insert(t *testing.T, book *reserve.Book, id string) (*reserve.Reservation, *booking) {
 	t.Helper()
@@ -35,7 +35,7 @@ func insert(t *testing.T, book *reserve.Book, id string) (*reserve.Reservation, 
 		t.Fatalf("id %q is in use", id)
 	}
 	b := &booking{}
-	return claim.Insert(reserve.Key{SelectionID: id}, b), b
+	return claim.Insert(reserve.Key{SelectionID: id}, b, reserve.Terms{}), b
 }
 
 func TestIDIsFreeAfterAbandonOrRelease(t *testing.T) {
