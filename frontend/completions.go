@@ -23,12 +23,9 @@ func (s *Server) complete(x *exchange, sc *scanner) error {
 	if err := sc.scan(x.ctx.Request.Body(), &x.scan); err != nil {
 		return err
 	}
-	if x.cfg.TrustHeaders {
-		if err := routingHeaders(h, &x.req); err != nil {
-			return err
-		}
+	if err := x.cfg.steer(h, &x.req); err != nil {
+		return err
 	}
-	x.req.Headers = policyHeaders(h, x.cfg.PolicyHeaders)
 	key, adapter, ok := s.core.ResolveModel(x.scan.model, defaultGroup)
 	if !ok {
 		return &modelError{x.scan.model}
@@ -37,7 +34,7 @@ func (s *Server) complete(x *exchange, sc *scanner) error {
 	r := &x.req
 	r.Kind, r.Surface, r.Partition, r.Adapter = core.Book, surfaceName, key, adapter
 	r.MaxTokens, r.Temperature, r.Streaming = x.scan.maxTokens, x.scan.temperature, x.scan.streaming
-	r.Arrival, r.RequestID = x.started, x.id
+	r.Arrival, r.RequestID, r.Leased = x.started, x.id, true
 	if err := x.begin(); err != nil {
 		return err
 	}

@@ -91,6 +91,9 @@ const (
 	kindBusy     = "service_unavailable_error"
 )
 
+// codeOverloaded is the code of everything that waiting would help.
+const codeOverloaded = "overloaded"
+
 // answerTo is the one place that decides what a client is told. Causes,
 // addresses and parts of the request stay out of it.
 func answerTo(err error) answer {
@@ -141,14 +144,18 @@ func answerTo(err error) answer {
 func answerToCore(e *core.Error) answer {
 	a := answer{status: 503, kind: kindBusy, code: string(e.Code), param: e.Field, message: e.Message, retryAfter: e.RetryAfter, decision: e.DecisionID}
 	switch e.Code {
-	case core.CodeInvalid, core.CodePinUnknown, core.CodePinNotAllowed:
+	case core.CodeInvalid, core.CodePinUnknown, core.CodePinNotAllowed, core.CodeSessionBound:
 		a.status, a.kind = 400, kindRequest
 	case core.CodeModelNotFound:
 		a.status, a.kind, a.param = 404, kindNotFound, "model"
 	case core.CodeConflict:
 		a.status, a.kind = 409, kindRequest
-	case core.CodeOverloaded:
-		a.status, a.kind, a.param = 429, kindLimit, ""
+	case core.CodeOverloaded, core.CodePinOverloaded, core.CodeQueueFull, core.CodeQueueTimeout:
+		// OpenAI's clients know one code for all; the parameter says which.
+		a.status, a.kind, a.code, a.param = 429, kindLimit, codeOverloaded, ""
+		if e.Code != core.CodeOverloaded {
+			a.param = string(e.Code)
+		}
 		a.retryAfter = max(a.retryAfter, retryLater)
 	case core.CodePolicyFailed:
 		a.status, a.kind = 500, kindServer

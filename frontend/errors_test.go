@@ -243,6 +243,35 @@ func TestADecisionThatFailsTheRequestIsNamedInTheAnswer(t *testing.T) {
 	}
 }
 
+func TestU1_OverloadSaysWhyAndWhenToComeBack(t *testing.T) {
+	for _, c := range []struct {
+		err               core.Error
+		param, retryAfter string
+	}{
+		{core.Error{Code: core.CodeOverloaded, Field: "pin"}, "", "1"},
+		{core.Error{Code: core.CodePinOverloaded, RetryAfter: 1500 * time.Millisecond, Field: "pin"}, "pin_overloaded", "2"},
+		{core.Error{Code: core.CodeQueueFull, RetryAfter: time.Millisecond}, "queue_full", "1"},
+		{core.Error{Code: core.CodeQueueTimeout, RetryAfter: time.Minute}, "queue_timeout", "60"},
+	} {
+		c.err.Message = "why"
+		w := start(t, func(s *setup) {
+			s.selector = func(sel *core.SelectionCore) frontend.Selector { return failing{sel, &c.err} }
+		})
+		w.join(t, "w1", answering(t, plain("{}")).url)
+		got := w.chat(t)
+		checkError(t, got, http.StatusTooManyRequests, "overloaded")
+		var e struct {
+			Error struct{ Type, Param string }
+		}
+		if err := json.Unmarshal([]byte(got.body), &e); err != nil || e.Error.Param != c.param || e.Error.Type != "rate_limit_error" {
+			t.Errorf("%s: got %s", c.err.Code, got.body)
+		}
+		if v := got.header.Get("Retry-After"); v != c.retryAfter {
+			t.Errorf("%s: Retry-After %q, want %s", c.err.Code, v, c.retryAfter)
+		}
+	}
+}
+
 func TestBadRoutingHeadersNameHeaderValueAndWhatIsAllowed(t *testing.T) {
 	w := start(t)
 	w.join(t, "w1", answering(t, plain("{}")).url)
@@ -255,7 +284,10 @@ func TestBadRoutingHeadersNameHeaderValueAndWhatIsAllowed(t *testing.T) {
 		{"x-routerd-allow", "w1,,w2"},
 		{"x-routerd-allow", ""},
 		{"x-routerd-session", long},
+		{"x-routerd-session-final", "perhaps"},
 		{"x-session-id", long},
+		{"x-parent-session-id", "é"},
+		{"x-dynamo-session-final", "yes"},
 		{"x-routerd-parent-session", long},
 		{"x-routerd-class", long},
 		{"x-routerd-tenant", "é"},

@@ -44,11 +44,9 @@ func badHeader(name, value, allowed string) error {
 	return &headerError{fleet.FieldError{Field: strings.ToLower(name), Value: value, Allowed: allowed}}
 }
 
-// routingHeaders fills a request with what its headers say.
+// routingHeaders fills a request with what our own headers say, its session
+// apart.
 func routingHeaders(h *fasthttp.RequestHeader, req *core.Request) (err error) {
-	if !hasRouting(h) {
-		return nil
-	}
 	if v, ok, err := single(h, headerPin); err != nil {
 		return err
 	} else if ok {
@@ -59,18 +57,11 @@ func routingHeaders(h *fasthttp.RequestHeader, req *core.Request) (err error) {
 	if req.Allow, err = allowOf(h); err != nil {
 		return err
 	}
-	for _, f := range []struct {
-		names []string
-		to    *string
-	}{
-		{[]string{headerSession, "X-Session-Id", "X-Dynamo-Session-Id"}, &req.Session},
-		{[]string{headerParent}, &req.ParentSession},
-		{[]string{headerClass}, &req.Class},
-		{[]string{headerTenant}, &req.Tenant},
-	} {
-		if *f.to, err = identifier(h, f.names); err != nil {
-			return err
-		}
+	if req.Class, err = identifier(h, []string{headerClass}); err != nil {
+		return err
+	}
+	if req.Tenant, err = identifier(h, []string{headerTenant}); err != nil {
+		return err
 	}
 	if v, ok, err := single(h, headerPriority); err != nil {
 		return err
@@ -89,17 +80,6 @@ func routingHeaders(h *fasthttp.RequestHeader, req *core.Request) (err error) {
 		}
 	}
 	return nil
-}
-
-// hasRouting tells whether any header is there that routing reads: most
-// requests have none.
-func hasRouting(h *fasthttp.RequestHeader) bool {
-	for key := range h.All() {
-		if bytes.HasPrefix(key, []byte(prefixOurs)) || string(key) == "X-Session-Id" || string(key) == "X-Dynamo-Session-Id" {
-			return true
-		}
-	}
-	return false
 }
 
 // single returns a header that may occur once.

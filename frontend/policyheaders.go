@@ -23,8 +23,7 @@ func checkPolicyHeaders(names []string) error {
 }
 
 // policyHeaders are the listed headers that the request has; nil when it has
-// none. The values of a header that occurs several times are joined by a comma
-// and a blank. One that is too long, and one that is empty, counts as not sent.
+// none. One that is too long, and one that is empty, counts as not sent.
 func policyHeaders(h *fasthttp.RequestHeader, names []string) map[string]string {
 	var out map[string]string
 	for _, name := range names {
@@ -32,14 +31,7 @@ func policyHeaders(h *fasthttp.RequestHeader, names []string) map[string]string 
 		if len(lines) == 0 {
 			continue
 		}
-		value := bytes.TrimSpace(lines[0])
-		if len(lines) > 1 {
-			trimmed := make([][]byte, len(lines))
-			for i, l := range lines {
-				trimmed[i] = bytes.TrimSpace(l)
-			}
-			value = bytes.Join(trimmed, []byte(", "))
-		}
+		value := joined(lines)
 		if len(value) == 0 || len(value) > core.MaxHeaderBytes {
 			continue
 		}
@@ -49,4 +41,17 @@ func policyHeaders(h *fasthttp.RequestHeader, names []string) map[string]string 
 		out[name] = string(value)
 	}
 	return out
+}
+
+// joined are a header's values, those of a header that occurs several times
+// joined by a comma and a blank.
+func joined(lines [][]byte) []byte {
+	if len(lines) == 1 {
+		return bytes.TrimSpace(lines[0])
+	}
+	trimmed := make([][]byte, len(lines))
+	for i, l := range lines {
+		trimmed[i] = bytes.TrimSpace(l)
+	}
+	return bytes.Join(trimmed, []byte(", "))
 }

@@ -1,43 +1,19 @@
 package frontend_test
 
 import (
-	"context"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/frontend"
 )
 
-// overheard notes the headers of the requests that the core is asked with.
-type overheard struct {
-	*core.SelectionCore
-	mu      sync.Mutex
-	headers map[string]string
-}
-
-func (o *overheard) Select(ctx context.Context, req *core.Request) (*core.Selection, error) {
-	o.mu.Lock()
-	o.headers = req.Headers
-	o.mu.Unlock()
-	return o.SelectionCore.Select(ctx, req)
-}
-
 func TestPoliciesSeeTheListedHeadersAlone(t *testing.T) {
-	o := &overheard{}
-	w := start(t, func(s *setup) {
+	w, o, _ := overhear(t, func(s *setup) {
 		s.frontend.PolicyHeaders, s.frontend.TrustHeaders = []string{"x-team", "x-tier"}, false
-		s.selector = func(c *core.SelectionCore) frontend.Selector {
-			o.SelectionCore = c
-			return o
-		}
 	})
-	wk, _ := recording(t)
-	w.join(t, "w1", wk.url)
 	for _, c := range []struct {
 		name    string
 		headers []string
@@ -56,9 +32,7 @@ func TestPoliciesSeeTheListedHeadersAlone(t *testing.T) {
 			if got.status != http.StatusOK {
 				t.Fatalf("got %d %s", got.status, got.body)
 			}
-			o.mu.Lock()
-			defer o.mu.Unlock()
-			if diff := cmp.Diff(c.want, o.headers); diff != "" {
+			if diff := cmp.Diff(c.want, o.request().Headers); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
