@@ -28,9 +28,19 @@ const (
 	TwoChoicesPicker = BuiltinPrefix + "two-choices"
 )
 
+// The built-in whole policies, which decide in the place of a pipeline.
+const (
+	BoundedLoadPolicy = BuiltinPrefix + "consistent-hash-bounded-load"
+	StickyPolicy      = BuiltinPrefix + "sticky"
+	TwoTierPolicy     = BuiltinPrefix + "two-tier"
+)
+
 // Builtins lists the built-in scorers in order.
 func Builtins() []string {
-	return []string{DefaultScorer, BuiltinPrefix + "least-load", BuiltinPrefix + "round-robin"}
+	return []string{
+		BuiltinPrefix + "backlog-tokens", DefaultScorer, BuiltinPrefix + "least-load", BuiltinPrefix + "lmetric",
+		BuiltinPrefix + "round-robin", BuiltinPrefix + "weighted-sum",
+	}
 }
 
 // BuiltinPickers lists the built-in pickers in order.
@@ -38,28 +48,32 @@ func BuiltinPickers() []string {
 	return []string{BestPicker, SoftmaxPicker, TwoChoicesPicker}
 }
 
+// BuiltinPolicies lists the built-in whole policies in order.
+func BuiltinPolicies() []string {
+	return []string{BoundedLoadPolicy, StickyPolicy, TwoTierPolicy}
+}
+
 // Builtin makes the built-in scorer named by use with its configuration; nil
 // means all defaults.
 func Builtin(use string, config json.RawMessage) (Scorer, error) {
 	switch strings.TrimPrefix(use, BuiltinPrefix) {
+	case "backlog-tokens":
+		return newBacklogTokens(config)
 	case "kv-aware":
 		return newKVAware(config)
 	case "least-load":
-		if err := noConfig(use, config); err != nil {
-			return nil, err
-		}
-		return leastLoad{}, nil
+		return leastLoad{}, noConfig(use, config)
+	case "lmetric":
+		return newPrefillTimesBatch(config)
 	case "round-robin":
-		if err := noConfig(use, config); err != nil {
-			return nil, err
-		}
-		return roundRobin{}, nil
+		return roundRobin{}, noConfig(use, config)
+	case "weighted-sum":
+		return newWeightedSum(config)
 	}
 	return nil, &fleet.FieldError{Field: "use", Value: use, Allowed: strings.Join(Builtins(), ", ")}
 }
 
-// builtinStage makes the built-in stage of a kind; filters and whole policies
-// are none.
+// builtinStage makes the built-in stage of a kind; no filter is built in.
 func builtinStage(kind abi.Kind, st StageSpec) (Stage, error) {
 	switch kind {
 	case abi.KindScorer:
@@ -74,9 +88,23 @@ func builtinStage(kind abi.Kind, st StageSpec) (Stage, error) {
 		return Builtin(st.Use, st.Config)
 	case abi.KindPicker:
 		return builtinPicker(st)
-	case abi.KindFilter, abi.KindPolicy:
+	case abi.KindPolicy:
+		return builtinPolicy(st)
+	case abi.KindFilter:
 	}
 	return nil, &fleet.FieldError{Field: "use", Value: st.Use, Allowed: useModule}
+}
+
+func builtinPolicy(st StageSpec) (Whole, error) {
+	switch st.Use {
+	case BoundedLoadPolicy:
+		return newBoundedLoad(st.Config)
+	case StickyPolicy:
+		return sticky{}, noConfig(st.Use, st.Config)
+	case TwoTierPolicy:
+		return newTwoTier(st.Config)
+	}
+	return nil, &fleet.FieldError{Field: "use", Value: st.Use, Allowed: strings.Join(BuiltinPolicies(), ", ") + ", " + useModule}
 }
 
 func builtinPicker(st StageSpec) (Picker, error) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/kvcache"
 	"github.com/routerd/routerd/plugins/abi"
 )
 
@@ -20,6 +21,8 @@ type Recording struct {
 	flags     uint32
 	overrides map[string]json.RawMessage
 	headers   []headerField
+	prefix    []kvcache.SequenceHash
+	blockSize int
 	fields    [abi.NumFields]float64
 
 	set     ColumnSet
@@ -38,6 +41,7 @@ func (r *Recording) Take(t *Table) {
 		r.overrides = maps.Clone(t.Overrides)
 	}
 	r.headers = append(r.headers[:0], t.headers...)
+	r.prefix, r.blockSize = append(r.prefix[:0], t.prefix...), t.blockSize
 	r.fields = t.fields
 	r.set = t.set // sets of tables are not changed once they are shared
 	r.values = r.values[:0]
@@ -59,6 +63,7 @@ func (r *Recording) Table(t *Table, set ColumnSet) (lacking []string) {
 	copy(t.Rows, r.rows)
 	t.Partition, t.Seed, t.Sequence, t.Flags, t.Overrides = r.partition, r.seed, r.sequence, r.flags, r.overrides
 	t.headers = append(t.headers[:0], r.headers...)
+	t.prefix, t.blockSize = r.prefix, r.blockSize
 	t.fields = r.fields
 	for _, name := range set.Names() {
 		at, ok := r.column(name)
@@ -130,7 +135,7 @@ func (r *Recording) Field(f abi.Field) float64 { return r.fields[f] }
 // Bytes is what the recording holds in memory beside its fixed part.
 func (r *Recording) Bytes() int {
 	const row, number, header, override = 16, 8, 48, 64
-	n := row*cap(r.rows) + number*(cap(r.values)+cap(r.missing)) + header*cap(r.headers)
+	n := row*cap(r.rows) + number*(cap(r.values)+cap(r.missing)+cap(r.prefix)) + header*cap(r.headers)
 	for name, v := range r.overrides {
 		n += override + len(name) + len(v)
 	}

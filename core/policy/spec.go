@@ -241,7 +241,7 @@ func (st *StageSpec) normalise(field string, kind abi.Kind) error {
 		st.Config = nil
 	}
 	where, name, ok := strings.Cut(st.Use, ":")
-	if ok && name != "" && where == "builtin" && kind != abi.KindFilter && kind != abi.KindPolicy {
+	if ok && name != "" && where == "builtin" && kind != abi.KindFilter {
 		_, err := builtinStage(kind, *st)
 		return within(field, err)
 	}
@@ -249,7 +249,7 @@ func (st *StageSpec) normalise(field string, kind abi.Kind) error {
 		return nil
 	}
 	allowed := useAny
-	if kind == abi.KindFilter || kind == abi.KindPolicy {
+	if kind == abi.KindFilter {
 		allowed = useModule
 	}
 	return &fleet.FieldError{Field: field + ".use", Value: st.Use, Allowed: allowed}

@@ -168,7 +168,7 @@ func TestCompileRefuses(t *testing.T) {
 	}{
 		"module without a source":  {use("module:x"), "scorers[0]"},
 		"filter without a source":  {policy.Spec{Filters: []policy.FilterSpec{{StageSpec: policy.StageSpec{Use: "module:f"}}}, Scorers: use("builtin:least-load").Scorers}, "filters[0]"},
-		"unknown built-in":         {use("builtin:fastest"), "builtin:kv-aware, builtin:least-load, builtin:round-robin"},
+		"unknown built-in":         {use("builtin:fastest"), "builtin:backlog-tokens, builtin:kv-aware, builtin:least-load, builtin:lmetric"},
 		"config of least-load":     {withConfig("builtin:least-load", `{"a":1}`), "no configuration"},
 		"unknown config name":      {withConfig("builtin:kv-aware", `{"overlap_weight":1}`), "overlap_weight"},
 		"negative weight":          {withConfig("builtin:kv-aware", `{"overlap_credit":-1}`), "overlap_credit"},

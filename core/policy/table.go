@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/kvcache"
 	"github.com/routerd/routerd/plugins/abi"
 )
 
@@ -95,12 +96,14 @@ type Table struct {
 	// replay, a probe. Stages drop their effects.
 	Quiet bool
 
-	mask    []byte // nil: every row is kept
-	headers []headerField
-	set     ColumnSet
-	columns [abi.NumColumns]Cells
-	labels  []Cells // parallel to set.labels
-	fields  [abi.NumFields]float64
+	mask      []byte // nil: every row is kept
+	headers   []headerField
+	prefix    []kvcache.SequenceHash // of the prompt's first blocks
+	blockSize int
+	set       ColumnSet
+	columns   [abi.NumColumns]Cells
+	labels    []Cells // parallel to set.labels
+	fields    [abi.NumFields]float64
 }
 
 // Reset prepares the table for n rows with the given columns, all cells missing,
@@ -110,7 +113,7 @@ func (t *Table) Reset(n int, set ColumnSet) {
 	clear(t.Rows)
 	t.Seed, t.Sequence, t.Flags, t.Overrides = 0, 0, 0, nil
 	t.Partition, t.Quiet = fleet.PartitionKey{}, false
-	t.mask, t.headers = nil, t.headers[:0]
+	t.mask, t.headers, t.prefix = nil, t.headers[:0], nil
 	t.set = set
 	t.fields = [abi.NumFields]float64{}
 	for i := range t.columns {
