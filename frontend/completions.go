@@ -26,6 +26,9 @@ func (s *Server) complete(x *exchange, sc *scanner) error {
 	if err := x.cfg.steer(h, &x.req); err != nil {
 		return err
 	}
+	if c := x.req.SessionContext; c != nil && sc.route == prompt.Chat {
+		c.Trigger = triggerOf(x.scan.prompt)
+	}
 	key, adapter, ok := s.core.ResolveModel(x.scan.model, defaultGroup)
 	if !ok {
 		return &modelError{x.scan.model}

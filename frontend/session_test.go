@@ -55,7 +55,13 @@ type identity struct {
 	Context          *core.SessionContext
 }
 
+// identityOf leaves out what made the agent ask.
 func identityOf(r core.Request) identity {
+	if r.SessionContext != nil {
+		c := *r.SessionContext
+		c.Trigger = core.TriggerUnknown
+		r.SessionContext = &c
+	}
 	return identity{r.Session, r.ParentSession, r.SessionFinal, r.SessionContext}
 }
 
@@ -160,6 +166,31 @@ func TestOnlyTrustedHeadersAreHonouredButAnAgentsOwnAlways(t *testing.T) {
 	want := identity{Context: &core.SessionContext{ID: "S", AgentHeaders: map[string]string{claudeS: "S"}}}
 	if diff := cmp.Diff(want, identityOf(o.request())); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestWhoSpeaksLastMadeTheAgentAsk(t *testing.T) {
+	w, o, _ := overhear(t)
+	for messages, want := range map[string]core.Trigger{
+		`[{"role":"system"},{"role":"user","content":"hi"}]`:      core.TriggerUserMessage,
+		`[{"role":"user"} , {"content":[{}],"role":"tool"} ]`:     core.TriggerToolResult,
+		`[{"role":"function"}]`:                                   core.TriggerToolResult,
+		`[{"role":"user"},{"role":"assistant","content":"role"}]`: core.TriggerOther,
+		`[{"role":7}]`:           core.TriggerOther,
+		`[{"content":"[user]"}]`: core.TriggerUnknown,
+		`[1,2]`:                  core.TriggerUnknown,
+		`[]`:                     core.TriggerUnknown,
+		`"user"`:                 core.TriggerUnknown,
+	} {
+		body := `{"model":"m","messages":` + messages + `}`
+		w.do(t, "POST", chatPath, body, claudeS, "S")
+		if got := o.request().SessionContext.Trigger; got != want {
+			t.Errorf("%s: got %d, want %d", messages, got, want)
+		}
+	}
+	w.do(t, "POST", textPath, textBody, claudeS, "S")
+	if got := o.request().SessionContext.Trigger; got != core.TriggerUnknown {
+		t.Errorf("of a text: got %d", got)
 	}
 }
 
