@@ -39,7 +39,7 @@ type attempt struct {
 	overlaps []kvcache.Overlap
 	loads    []load.Load
 	versions []load.Version
-	active   []int32 // leading blocks of the prompt that are held, by slot
+	active   []float64 // what the prompt's leading blocks that are held count there, by slot
 
 	table      policy.Table
 	decision   policy.Decision
@@ -118,9 +118,5 @@ func (a *attempt) cached(row, blockSize int) int64 {
 
 // demand is what a booking on the row puts on its rank.
 func (a *attempt) demand(row, blockSize int) load.Demand {
-	return load.Demand{
-		PrefillTokens: int64(a.tokens) - a.cached(row, blockSize),
-		Blocks:        a.sequences,
-		OwnBlocks:     int64(a.blockCount - len(a.sequences)),
-	}
+	return load.PromptDemand(int64(a.tokens), a.cached(row, blockSize), blockSize, a.sequences)
 }

@@ -19,23 +19,26 @@ type booking struct {
 var _ reserve.Booking = (*booking)(nil)
 
 // PrefillComplete implements reserve.Booking.
-func (b *booking) PrefillComplete(time.Time) {
+func (b *booking) PrefillComplete(now time.Time) {
 	b.partition.mu.Lock()
 	defer b.partition.mu.Unlock()
-	b.partition.tracker.PrefillComplete(&b.load)
+	b.partition.tracker.PrefillComplete(&b.load, now)
 }
 
 // AddBlocks implements reserve.Booking.
-func (b *booking) AddBlocks(n int, _ *float64) {
+func (b *booking) AddBlocks(n int, fraction *float64) {
 	b.partition.mu.Lock()
 	defer b.partition.mu.Unlock()
 	b.partition.tracker.AddBlocks(&b.load, int64(n))
+	if fraction != nil {
+		b.partition.tracker.Decay(&b.load, *fraction)
+	}
 }
 
 // Drop implements reserve.Booking.
 func (b *booking) Drop(o reserve.Outcome) {
 	b.partition.mu.Lock()
-	b.partition.tracker.Release(&b.load)
+	b.partition.tracker.Release(&b.load, time.Now())
 	b.partition.mu.Unlock()
 	b.partition.core.host.Telemetry.Released(&ReleaseEvent{
 		Key: b.reservation.Key(), Outcome: o, Held: time.Since(b.made),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/routerd/routerd/core/load"
 	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/plugins/abi"
 )
@@ -29,7 +30,7 @@ func (a *attempt) fill(ctx context.Context, p *Partition, set policy.ColumnSet) 
 	copy(t.Rows, a.workers)
 	now := time.Now()
 	a.fillCache(p)
-	a.fillLoad()
+	a.fillLoad(p.blockSize)
 	a.fillWorkers(now)
 	a.fillFields(ctx, p, now)
 }
@@ -62,7 +63,7 @@ func (a *attempt) fillCache(p *Partition) {
 	}
 }
 
-func (a *attempt) fillLoad() {
+func (a *attempt) fillLoad(blockSize int) {
 	t := &a.table
 	col := t.Fill(abi.ColLoadPrefillTokens)
 	for i := range col {
@@ -70,7 +71,7 @@ func (a *attempt) fillLoad() {
 	}
 	col = t.Fill(abi.ColLoadDecodeBlocks)
 	for i := range col {
-		col[i] = float64(a.loads[i].DecodeBlocks)
+		col[i] = a.loads[i].DecodeBlocks
 	}
 	col = t.Fill(abi.ColLoadActiveRequests)
 	for i := range col {
@@ -81,9 +82,10 @@ func (a *attempt) fillLoad() {
 		col[i] = float64(a.loads[i].PrefillTokens + int64(a.tokens))
 	}
 	col = t.Fill(abi.ColLoadPotentialDecodeBlocks)
+	blocks := float64(load.PromptBlocks(int64(a.tokens), blockSize))
 	for i := range col {
 		held := a.active[a.view.rows[a.rows[i]].slot]
-		col[i] = float64(a.loads[i].DecodeBlocks + int64(a.blockCount) - int64(held))
+		col[i] = a.loads[i].DecodeBlocks + blocks - held
 	}
 }
 

@@ -57,7 +57,7 @@ func TestDecisionRecordExplainsAChoice(t *testing.T) {
 				Columns: map[string]float64{
 					"kv.overlap_device": overlap, "kv.overlap_host": 0, "kv.overlap_disk": 0, "kv.overlap_shared": 0,
 					"load.prefill_tokens": 0, "load.active_requests": 0, "load.potential_prefill_tokens": 40,
-					"load.potential_decode_blocks": 2, "taint.preference": 1,
+					"load.potential_decode_blocks": 3, "taint.preference": 1,
 				},
 			}
 		}
@@ -175,7 +175,7 @@ func TestTableHoldsWhatHasASource(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantColumns := map[string]float64{
-			"kv.index_trusted": 1, "kv.total_blocks": 5000, "load.potential_prefill_tokens": 100, "load.potential_decode_blocks": 6,
+			"kv.index_trusted": 1, "kv.total_blocks": 5000, "load.potential_prefill_tokens": 100, "load.potential_decode_blocks": 7,
 			"worker.id": abi.ID("18446744073709551615"), "worker.dp_rank": 3, "worker.max_batched_tokens": 8192,
 			"worker.age_ms": 1500, "lora.loaded": 1, "label.zone": abi.ID("a"), "label_num.price": 1.5,
 		}

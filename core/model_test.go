@@ -84,7 +84,7 @@ type modelBooking struct {
 	sel     *core.Selection
 	prompt  string // one letter a block
 	prefill int64
-	output  int64
+	output  float64 // blocks shared with nobody: the prompt's last if it is in part, and those of the output
 }
 
 func newLoadModel(t *testing.T) *loadModel {
@@ -244,6 +244,7 @@ func (m *loadModel) book(id, letters string, tail int) error {
 	}
 	m.held[id] = &modelBooking{
 		sel: sel, prompt: strings.Trim(letters, "-"), prefill: int64(len(tokens)) - 16*int64(sel.Overlap.Device),
+		output: float64((tail + 15) / 16),
 	}
 	return nil
 }
@@ -273,7 +274,7 @@ func (m *loadModel) event(f []string) error {
 		b.prefill = 0
 	case "output":
 		b.sel.Reservation.OutputBlocks(number(f[2]))
-		b.output += int64(number(f[2]))
+		b.output += float64(number(f[2]))
 	case "release":
 		if !b.sel.Reservation.Release(reserve.Outcome{Kind: reserve.Kind(f[2])}) {
 			return errors.New("not released")

@@ -97,7 +97,7 @@ func (p *Partition) dropRanks(old, next *member, owners []load.Owner) []load.Own
 			continue
 		}
 		s := p.slotOf[w]
-		owners = p.tracker.Remove(s, owners)
+		owners = p.tracker.Remove(s, owners, time.Now())
 		p.ranks[s] = rankState{}
 		delete(p.slotOf, w)
 	}
@@ -151,8 +151,9 @@ func (p *Partition) projectLoad(a *attempt) bool {
 	if p.view.Load() != a.view {
 		return false
 	}
+	now := time.Now()
 	for i, row := range a.rows {
-		a.loads[i], a.versions[i] = p.tracker.Load(a.view.rows[row].slot)
+		a.loads[i], a.versions[i] = p.tracker.Load(a.view.rows[row].slot, now)
 	}
 	slots := p.tracker.Len()
 	a.active = slices.Grow(a.active[:0], slots)[:slots]

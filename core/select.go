@@ -161,7 +161,7 @@ func (p *Partition) commit(ctx context.Context, a *attempt) (done bool, err erro
 	r := &a.view.rows[a.rows[row]]
 	now := p.ranks[r.slot]
 	if a.req.Kind == Book && a.turn == nil {
-		if _, version := p.tracker.Load(r.slot); version != a.versions[row] {
+		if p.tracker.Version(r.slot) != a.versions[row] {
 			return false, nil
 		}
 	}
@@ -188,9 +188,10 @@ func (a *attempt) answer(p *Partition, r rankState, row int) {
 // book puts the load on the rank and turns the claim into a reservation. The
 // partition's lock is held; nothing here can fail.
 func (p *Partition) book(a *attempt, row int, generation uint64) {
-	b := &booking{partition: p, reservation: a.claim.Reservation(), made: time.Now()}
+	now := time.Now()
+	b := &booking{partition: p, reservation: a.claim.Reservation(), made: now}
 	slot := a.view.rows[a.rows[row]].slot
-	p.tracker.Book(&b.load, slot, a.demand(row, p.blockSize), b)
+	p.tracker.Book(&b.load, slot, a.demand(row, p.blockSize), b, now)
 	a.sel.Reservation = a.claim.Insert(reserve.Key{
 		SelectionID: a.sel.ID, Partition: p.key, Worker: a.sel.Worker, Generation: generation, Attempt: a.req.Attempt,
 	}, b, reserve.Terms{})

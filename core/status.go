@@ -35,9 +35,9 @@ type RankView struct {
 
 // LoadView is the projected load of a rank.
 type LoadView struct {
-	PrefillTokens  int64 `json:"prefill_tokens"`
-	DecodeBlocks   int64 `json:"decode_blocks"`
-	ActiveRequests int64 `json:"active_requests"`
+	PrefillTokens  int64   `json:"prefill_tokens"`
+	DecodeBlocks   float64 `json:"decode_blocks"`
+	ActiveRequests int64   `json:"active_requests"`
 }
 
 // Key is the partition's key.
@@ -72,7 +72,7 @@ func (p *Partition) status() PartitionView {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, r := range p.view.Load().rows {
-		l, _ := p.tracker.Load(r.slot)
+		l, _ := p.tracker.Load(r.slot, now)
 		out.Ranks = append(out.Ranks, RankView{
 			Worker: r.worker.ID, Name: r.member.record.Name, Rank: r.worker.Rank,
 			Lifecycle: r.member.lifecycle, Reasons: inhibited.reasons(r.member, now),
@@ -98,7 +98,7 @@ func (c *SelectionCore) LeastLoaded(key fleet.PartitionKey) (name, endpoint stri
 	var least, sum load.Load
 	rows := p.view.Load().rows
 	for i, r := range rows {
-		l, _ := p.tracker.Load(r.slot)
+		l, _ := p.tracker.Load(r.slot, now)
 		sum.ActiveRequests += l.ActiveRequests
 		sum.PrefillTokens += l.PrefillTokens
 		if i+1 < len(rows) && rows[i+1].member == r.member {

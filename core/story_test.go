@@ -278,7 +278,7 @@ func (s *story) loads(*datadriven.TestData) string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(loads)) {
 		l := loads[name]
-		fmt.Fprintf(&b, "%s: prefill %d blocks %d active %d\n", name, l.PrefillTokens, l.DecodeBlocks, l.ActiveRequests)
+		fmt.Fprintf(&b, "%s: prefill %d blocks %v active %d\n", name, l.PrefillTokens, l.DecodeBlocks, l.ActiveRequests)
 	}
 	return cmp.Or(b.String(), "no ranks")
 }

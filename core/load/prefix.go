@@ -20,13 +20,16 @@ type node struct {
 }
 
 type holder struct {
-	slot  Slot
-	count int32
+	slot   Slot
+	count  int32
+	weight micro // of each block; whole where count is above 1
 }
 
-// Active adds to out[s], for each slot s, the number of leading blocks that are
-// held there. out must have Len elements, which the caller has set to 0.
-func (t *Tracker) Active(blocks []kvcache.SequenceHash, out []int32) {
+// Active adds to out[s], for each slot s, what the leading blocks that are held
+// there count in its DecodeBlocks: their number, less what Decay took off. So
+// much of a prompt's blocks adds nothing to the load of the rank. out must have
+// Len elements, which the caller has set to 0.
+func (t *Tracker) Active(blocks []kvcache.SequenceHash, out []float64) {
 	at := &t.root
 	for len(blocks) > 0 {
 		child := at.children[blocks[0]]
@@ -35,7 +38,7 @@ func (t *Tracker) Active(blocks []kvcache.SequenceHash, out []int32) {
 		}
 		n := agree(child.run, blocks)
 		for _, h := range child.holders {
-			out[h.slot] += int32(n)
+			out[h.slot] += h.weight.times(int64(n)).blocks()
 		}
 		if n < len(child.run) {
 			return
@@ -58,7 +61,7 @@ func (t *Tracker) hold(s Slot, blocks []kvcache.SequenceHash) *node {
 		if n < len(child.run) {
 			child = child.split(n)
 		}
-		t.slots[s].load.DecodeBlocks += child.add(s)
+		t.slots[s].blocks += child.add(s)
 		at, blocks = child, blocks[n:]
 	}
 	if at == &t.root {
@@ -71,7 +74,7 @@ func (t *Tracker) hold(s Slot, blocks []kvcache.SequenceHash) *node {
 func (t *Tracker) drop(s Slot, leaf *node) {
 	for n := leaf; n != nil && n != &t.root; {
 		parent := n.parent
-		t.slots[s].load.DecodeBlocks -= n.remove(s)
+		t.slots[s].blocks -= n.remove(s)
 		if len(n.holders) == 0 {
 			delete(parent.children, n.run[0])
 			n.parent = nil
@@ -97,31 +100,42 @@ func (n *node) adopt(child *node) {
 	n.children[child.run[0]] = child
 }
 
-// add counts one more hold of a slot; it returns the blocks that this adds to
-// the slot's load.
-func (n *node) add(s Slot) int64 {
+// holder is the entry of a slot that holds the node; nil for one that does not.
+func (n *node) holder(s Slot) *holder {
 	for i := range n.holders {
 		if n.holders[i].slot == s {
-			n.holders[i].count++
-			return 0
+			return &n.holders[i]
 		}
 	}
-	n.holders = append(n.holders, holder{s, 1})
-	return int64(len(n.run))
+	return nil
 }
 
-// remove takes one hold away; it returns the blocks that this takes off the
-// slot's load.
-func (n *node) remove(s Slot) int64 {
+// add counts one more hold of a slot; it returns what this adds to the slot's
+// blocks. What is shared counts whole.
+func (n *node) add(s Slot) micro {
+	h := n.holder(s)
+	if h == nil {
+		n.holders = append(n.holders, holder{s, 1, whole})
+		return whole.times(int64(len(n.run)))
+	}
+	more := whole - h.weight
+	h.count, h.weight = h.count+1, whole
+	return more.times(int64(len(n.run)))
+}
+
+// remove takes one hold away; it returns what this takes off the slot's blocks.
+func (n *node) remove(s Slot) micro {
 	for i := range n.holders {
-		if n.holders[i].slot != s {
+		h := &n.holders[i]
+		if h.slot != s {
 			continue
 		}
-		if n.holders[i].count--; n.holders[i].count > 0 {
+		if h.count--; h.count > 0 {
 			return 0
 		}
+		less := h.weight.times(int64(len(n.run)))
 		n.holders = slices.Delete(n.holders, i, i+1)
-		return int64(len(n.run))
+		return less
 	}
 	return 0
 }

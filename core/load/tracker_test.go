@@ -4,12 +4,15 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/routerd/routerd/core/load"
 	"github.com/routerd/routerd/kvcache"
 )
+
+var start = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 
 type owner struct{ withdrawn int }
 
@@ -26,12 +29,12 @@ func chain(letters string) []kvcache.SequenceHash {
 
 func book(t *load.Tracker, s load.Slot, letters string, prefill int64) *load.Booking {
 	b := &load.Booking{}
-	t.Book(b, s, load.Demand{PrefillTokens: prefill, Blocks: chain(letters)}, &owner{})
+	t.Book(b, s, load.Demand{PrefillTokens: prefill, Blocks: chain(letters)}, &owner{}, start)
 	return b
 }
 
 func at(t *load.Tracker, s load.Slot) load.Load {
-	l, _ := t.Load(s)
+	l, _ := t.Load(s, start)
 	return l
 }
 
@@ -54,7 +57,7 @@ func TestSharedPrefixesCountOnceARank(t *testing.T) {
 		{d, load.Load{}},
 	}
 	for i, step := range steps {
-		if step.release != nil && !tr.Release(step.release) {
+		if step.release != nil && !tr.Release(step.release, start) {
 			t.Fatalf("step %d: not released", i)
 		}
 		if diff := cmp.Diff(step.want, at(&tr, s)); diff != "" {
@@ -64,10 +67,10 @@ func TestSharedPrefixesCountOnceARank(t *testing.T) {
 	if diff := cmp.Diff(load.Load{PrefillTokens: 48, DecodeBlocks: 3, ActiveRequests: 1}, at(&tr, other)); diff != "" {
 		t.Errorf("other rank (-want +got):\n%s", diff)
 	}
-	tr.Release(e)
-	out := make([]int32, tr.Len())
+	tr.Release(e, start)
+	out := make([]float64, tr.Len())
 	tr.Active(chain("ABCDEF"), out)
-	if diff := cmp.Diff([]int32{0, 0}, out); diff != "" {
+	if diff := cmp.Diff([]float64{0, 0}, out); diff != "" {
 		t.Errorf("blocks are left (-want +got):\n%s", diff)
 	}
 }
@@ -77,10 +80,10 @@ func TestActiveIsTheHeldPrefix(t *testing.T) {
 	a, b := tr.Add(), tr.Add()
 	book(&tr, a, "ABCD", 0)
 	book(&tr, b, "ABXY", 0)
-	for letters, want := range map[string][]int32{
+	for letters, want := range map[string][]float64{
 		"ABCDEF": {4, 2}, "AB": {2, 2}, "A": {1, 1}, "ABXYZ": {2, 4}, "Q": {0, 0}, "": {0, 0},
 	} {
-		out := make([]int32, tr.Len())
+		out := make([]float64, tr.Len())
 		tr.Active(chain(letters), out)
 		if diff := cmp.Diff(want, out); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", letters, diff)
@@ -91,17 +94,17 @@ func TestActiveIsTheHeldPrefix(t *testing.T) {
 func TestVersionRisesOnBookingsAndEligibilityOnly(t *testing.T) {
 	var tr load.Tracker
 	s := tr.Add()
-	version := func() load.Version { _, v := tr.Load(s); return v }
+	version := func() load.Version { return tr.Version(s) }
 	v0 := version()
 	b := book(&tr, s, "AB", 32)
 	v1 := version()
-	tr.PrefillComplete(b)
+	tr.PrefillComplete(b, start)
 	tr.AddBlocks(b, 3)
-	tr.Release(b)
+	tr.Release(b, start)
 	v2 := version()
 	tr.Touch(s)
 	v3 := version()
-	tr.Remove(s, nil)
+	tr.Remove(s, nil, start)
 	if again := tr.Add(); again != s {
 		t.Fatalf("got slot %d; want %d again", again, s)
 	}
@@ -115,14 +118,14 @@ func TestEventsOfAnEndedBookingAreHarmless(t *testing.T) {
 	var tr load.Tracker
 	s := tr.Add()
 	b := book(&tr, s, "ABC", 48)
-	owners := tr.Remove(s, nil)
+	owners := tr.Remove(s, nil, start)
 	if len(owners) != 1 || owners[0] != b.Owner() || b.Live() || tr.Live() != 0 {
 		t.Fatalf("got %d owners, live %v", len(owners), b.Live())
 	}
 	tr.Add()
 	want := load.Load{PrefillTokens: 16, DecodeBlocks: 1, ActiveRequests: 1}
 	book(&tr, s, "A", 16)
-	if tr.PrefillComplete(b) || tr.AddBlocks(b, 1) || tr.Release(b) {
+	if tr.PrefillComplete(b, start) || tr.AddBlocks(b, 1) || tr.Release(b, start) {
 		t.Error("an ended booking still counts")
 	}
 	if diff := cmp.Diff(want, at(&tr, s)); diff != "" {
@@ -133,7 +136,7 @@ func TestEventsOfAnEndedBookingAreHarmless(t *testing.T) {
 func TestPrefillCompletesOnce(t *testing.T) {
 	var tr load.Tracker
 	b := book(&tr, tr.Add(), "A", 16)
-	if !tr.PrefillComplete(b) || tr.PrefillComplete(b) {
+	if !tr.PrefillComplete(b, start) || tr.PrefillComplete(b, start) {
 		t.Error("want true, then false")
 	}
 	if tr.AddBlocks(b, -1) {
@@ -162,13 +165,13 @@ func TestRandomBookingsEqualAPlainCount(t *testing.T) {
 			}
 			for b := range held {
 				if rng.IntN(3) == 0 {
-					tr.Release(b)
+					tr.Release(b, start)
 					delete(held, b)
 				}
 				break
 			}
 			prefixes := map[string]bool{}
-			want := make([]int64, 3)
+			want := make([]float64, 3)
 			for b, letters := range held {
 				for i := range letters {
 					key := fmt.Sprint(slotOf[b], letters[:i+1])
@@ -180,7 +183,7 @@ func TestRandomBookingsEqualAPlainCount(t *testing.T) {
 			}
 			for _, s := range slots {
 				if got := at(&tr, s).DecodeBlocks; got != want[s] {
-					t.Fatalf("seed %d step %d slot %d: %d blocks; want %d", seed, step, s, got, want[s])
+					t.Fatalf("seed %d step %d slot %d: %v blocks; want %v", seed, step, s, got, want[s])
 				}
 			}
 		}
@@ -203,13 +206,13 @@ func BenchmarkBook(b *testing.B) {
 		return kvcache.SequenceHashes(nil, blocks)
 	}
 	for i := range 100 {
-		tr.Book(&load.Booking{}, s, load.Demand{Blocks: hashes(kvcache.BlockHash(1000 + i))}, nil)
+		tr.Book(&load.Booking{}, s, load.Demand{Blocks: hashes(kvcache.BlockHash(1000 + i))}, nil, start)
 	}
 	mine := hashes(5000)
 	b.ReportAllocs()
 	for b.Loop() {
 		var bk load.Booking
-		tr.Book(&bk, s, load.Demand{Blocks: mine}, nil)
-		tr.Release(&bk)
+		tr.Book(&bk, s, load.Demand{Blocks: mine}, nil, start)
+		tr.Release(&bk, start)
 	}
 }
