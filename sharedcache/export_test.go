@@ -1,0 +1,4 @@
+package sharedcache
+
+// Decode reads an answer for n blocks.
+var Decode = decode
