@@ -42,7 +42,7 @@ type stageNames struct {
 // ask is what a canary chooses by. It says the same at all attempts of a
 // request, so that the request stays on its side.
 func (a *attempt) ask() policy.Ask {
-	ask := policy.Ask{Seed: a.seed, Session: a.req.Session, Overrides: a.req.Overrides}
+	ask := policy.Ask{Seed: a.seed, Session: a.req.session(), Overrides: a.req.Overrides}
 	if len(a.req.Headers) > 0 {
 		ask.Header = a.req.header
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/routerd/routerd/core/affinity"
 	"github.com/routerd/routerd/core/load"
 	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/core/reserve"
@@ -17,6 +18,7 @@ type attempt struct {
 	req      *Request
 	sel      *Selection
 	claim    reserve.Claim // of a Book
+	booked   *booking      // of a Book that was committed
 	started  time.Time
 	number   uint64 // of the decision
 	sequence uint64
@@ -35,11 +37,25 @@ type attempt struct {
 	passed   *inhibitions // the inhibitions that rows was made with
 	rows     []int32      // row of the view
 	allowed  []bool       // scratch: by member
+	keep     []bool       // scratch: by candidate
 	workers  []fleet.Worker
 	overlaps []kvcache.Overlap
 	loads    []load.Load
 	versions []load.Version
 	active   []float64 // what the prompt's leading blocks that are held count there, by slot
+
+	shared     []kvcache.BlockRange // of the prompt, in the shared cache
+	reports    []load.Report        // of the engines, by row; empty when nobody is asked
+	reported   []bool
+	overloaded map[load.Slot]bool // candidates that are, all the same; mostly nil
+	stale      bool               // rows lack some that were overloaded
+
+	bound           *affinity.Target // of the session; nil for none
+	boundRow        int              // its row of the table; -1 when it is not there
+	hold            affinity.Hold
+	waiting         waiting
+	cachedSomewhere int64     // most prompt tokens that any candidate holds
+	due             time.Time // by when the caller wants an answer
 
 	table      policy.Table
 	decision   policy.Decision
@@ -60,8 +76,11 @@ func (p *Partition) take() *attempt {
 // give puts an attempt back. It forgets what belongs to the request, so that
 // the pool keeps only buffers.
 func (p *Partition) give(a *attempt) {
-	a.req, a.sel, a.view, a.passed, a.blocks, a.turn = nil, nil, nil, nil, nil, nil
+	a.req, a.sel, a.view, a.passed, a.blocks, a.turn, a.booked = nil, nil, nil, nil, nil, nil, nil
 	a.claim, a.asked = reserve.Claim{}, asked{}
+	a.bound, a.hold, a.shared = nil, affinity.Hold{}, a.shared[:0]
+	a.waiting = waiting{rows: a.waiting.rows[:0]}
+	a.reported = a.reported[:0]
 	a.table.Overrides = nil
 	a.decision.Fault = nil
 	p.attempts.Put(a)
@@ -70,7 +89,8 @@ func (p *Partition) give(a *attempt) {
 // begin takes over a request: lengths, hashes, seed.
 func (a *attempt) begin(p *Partition, req *Request) error {
 	a.req, a.started, a.view, a.turn, a.conflicts = req, time.Now(), nil, nil, 0
-	a.asked, a.rows = asked{}, a.rows[:0]
+	a.asked, a.rows, a.stale = asked{}, a.rows[:0], false
+	a.bound, a.boundRow, a.cachedSomewhere, a.due = nil, -1, 0, time.Time{}
 	a.number = p.core.numbers.Add(1)
 	a.ticket = a.number
 	if err := a.readPrompt(p); err != nil {

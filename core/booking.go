@@ -3,26 +3,34 @@ package core
 import (
 	"time"
 
+	"github.com/routerd/routerd/core/affinity"
 	"github.com/routerd/routerd/core/load"
 	"github.com/routerd/routerd/core/reserve"
 )
 
-// booking ties a reservation to its load entry: the one path by which load
-// leaves a partition.
+// booking ties a reservation to its load entry and to the session's lease: the
+// one path by which both leave a partition.
 type booking struct {
 	partition   *Partition
 	reservation *reserve.Reservation
 	made        time.Time
-	load        load.Booking // guarded by the partition's lock
+	session     *affinity.Lease // nil without a session
+	demand      load.Demand     // as replicas are told; nothing without any
+	load        load.Booking    // guarded by the partition's lock
 }
 
 var _ reserve.Booking = (*booking)(nil)
 
 // PrefillComplete implements reserve.Booking.
 func (b *booking) PrefillComplete(now time.Time) {
-	b.partition.mu.Lock()
-	defer b.partition.mu.Unlock()
-	b.partition.tracker.PrefillComplete(&b.load, now)
+	p := b.partition
+	p.mu.Lock()
+	p.tracker.PrefillComplete(&b.load, now)
+	p.pump()
+	p.mu.Unlock()
+	if host := p.core.host.Replication; host != nil {
+		host.PrefillCompleted(b.reservation.Key())
+	}
 }
 
 // AddBlocks implements reserve.Booking.
@@ -37,12 +45,14 @@ func (b *booking) AddBlocks(n int, fraction *float64) {
 
 // Drop implements reserve.Booking.
 func (b *booking) Drop(o reserve.Outcome) {
-	b.partition.mu.Lock()
-	b.partition.tracker.Release(&b.load, time.Now())
-	b.partition.mu.Unlock()
-	b.partition.core.host.Telemetry.Released(&ReleaseEvent{
-		Key: b.reservation.Key(), Outcome: o, Held: time.Since(b.made),
-	})
+	p, now := b.partition, time.Now()
+	p.mu.Lock()
+	p.tracker.Release(&b.load, now)
+	p.pump()
+	p.mu.Unlock()
+	b.session.Release(now)
+	b.tellFreed()
+	p.core.host.Telemetry.Released(&ReleaseEvent{Key: b.reservation.Key(), Outcome: o, Held: now.Sub(b.made)})
 }
 
 // Withdraw implements load.Owner: the worker's record is gone, the booking with

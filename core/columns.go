@@ -16,23 +16,40 @@ func (a *attempt) fill(ctx context.Context, p *Partition, set policy.ColumnSet) 
 	t := &a.table
 	t.Reset(len(a.rows), set)
 	t.Seed, t.Sequence, t.Overrides, t.Partition = a.seed, a.sequence, a.req.Overrides, p.key
-	for name, value := range a.req.Headers {
-		if value != "" {
-			t.SetHeader(name, abi.ID(value))
-		}
+	if c := a.req.SessionContext; c != nil {
+		t.SetField(abi.FieldInputTrigger, float64(c.Trigger))
+		setHeaders(t, c.AgentHeaders)
 	}
+	setHeaders(t, a.req.Headers)
 	if a.req.Kind == Advisory {
 		t.Flags |= uint32(abi.FlagAdvisory)
 	}
 	if a.req.Pin != nil {
 		t.Flags |= uint32(abi.FlagPinned)
 	}
+	if a.boundRow >= 0 && a.req.Target == nil {
+		t.Flags |= uint32(abi.FlagSessionBound)
+	}
+	if a.conflicts > 0 && !a.waiting.since.IsZero() {
+		t.Flags |= uint32(abi.FlagDequeuedAgain)
+	}
 	copy(t.Rows, a.workers)
 	now := time.Now()
 	a.fillCache(p)
 	a.fillLoad(p.blockSize)
+	a.fillReports(now)
+	a.fillSession()
 	a.fillWorkers(now)
 	a.fillFields(ctx, p, now)
+}
+
+// setHeaders lets the policy see the ids of headers' values.
+func setHeaders(t *policy.Table, headers map[string]string) {
+	for name, value := range headers {
+		if value != "" {
+			t.SetHeader(name, abi.ID(value))
+		}
+	}
 }
 
 // fillCache writes what the index says. Of a prompt that is known by its length
@@ -89,6 +106,80 @@ func (a *attempt) fillLoad(blockSize int) {
 	}
 }
 
+// fillReports writes what the engines said. Their occupancy stands in for our
+// projection of it, which is known always.
+func (a *attempt) fillReports(now time.Time) {
+	known := func(column abi.Column, value func(load.Report) float64) {
+		cells := a.table.Cells(column)
+		if cells == nil {
+			return
+		}
+		col := cells.Fill()
+		for i := range col {
+			report, ok := a.report(i)
+			v := -1.0
+			if ok {
+				v = value(report)
+			}
+			if col[i] = v; v < 0 {
+				col[i] = 0
+				cells.Miss(i)
+			}
+		}
+	}
+	known(abi.ColEngineQueued, func(r load.Report) float64 { return float64(r.Queued) })
+	known(abi.ColEngineRunning, func(r load.Report) float64 { return float64(r.Running) })
+	known(abi.ColEngineReportAgeMs, func(r load.Report) float64 { return max(millis(now.Sub(r.At)), 0) })
+	a.fillOccupancy(now)
+}
+
+// fillOccupancy writes the KV blocks in use and their part of all.
+func (a *attempt) fillOccupancy(now time.Time) {
+	used, usage := a.table.Cells(abi.ColKVUsedBlocks), a.table.Cells(abi.ColKVUsage)
+	if used == nil && usage == nil {
+		return
+	}
+	blocks, part := used.Fill(), usage.Fill()
+	for i, row := range a.rows {
+		total := int64(a.view.rows[row].member.record.TotalKVBlocks)
+		in := a.loads[i].DecodeBlocks
+		report, known := a.report(i)
+		if known {
+			in = report.UsedBlocks(in, total, now, reportMaxAge)
+		}
+		if used != nil {
+			blocks[i] = in
+		}
+		if usage == nil {
+			continue
+		}
+		of, ok := 0.0, false
+		if known && report.Fresh(now, reportMaxAge) {
+			of, ok = report.Usage(total)
+		}
+		if !ok && total > 0 {
+			of, ok = min(in/float64(total), 1), true
+		}
+		if part[i] = of; !ok {
+			usage.Miss(i)
+		}
+	}
+}
+
+// fillSession writes which worker the session is bound to.
+func (a *attempt) fillSession() {
+	a.table.SetField(abi.FieldSessionTurn, float64(a.hold.Turn()))
+	cells := a.table.Cells(abi.ColSessionBound)
+	if cells == nil {
+		return
+	}
+	col := cells.Fill()
+	clear(col)
+	if a.boundRow >= 0 {
+		col[a.boundRow] = 1
+	}
+}
+
 func (a *attempt) fillWorkers(now time.Time) {
 	a.each(abi.ColWorkerID, func(r *viewRow) (float64, bool) { return r.column, true })
 	a.each(abi.ColWorkerDPRank, func(r *viewRow) (float64, bool) { return float64(r.worker.Rank), true })
@@ -97,6 +188,8 @@ func (a *attempt) fillWorkers(now time.Time) {
 	a.each(abi.ColWorkerAgeMs, func(r *viewRow) (float64, bool) {
 		return float64(now.Sub(r.member.readySince).Milliseconds()), true
 	})
+	a.each(abi.ColTaintPreference, func(r *viewRow) (float64, bool) { return a.req.Constraints.preference(&r.member.record), true })
+	a.each(abi.ColWorkerOverloaded, func(r *viewRow) (float64, bool) { return flag(a.overloaded[r.slot]), true })
 	if a.req.Adapter != "" { // only workers that list it are eligible
 		a.each(abi.ColLoraLoaded, func(*viewRow) (float64, bool) { return 1, true })
 	}
@@ -162,7 +255,7 @@ func (a *attempt) fillFields(ctx context.Context, p *Partition, now time.Time) {
 	t.SetField(abi.FieldHasLora, flag(req.Adapter != ""))
 	t.SetField(abi.FieldNTotalWorkers, float64(len(a.view.rows)))
 	t.SetField(abi.FieldStreaming, flag(req.Streaming))
-	t.SetField(abi.FieldSessionFinal, flag(req.SessionFinal))
+	t.SetField(abi.FieldSessionFinal, flag(req.sessionFinal()))
 	t.SetField(abi.FieldNowMs, float64(now.UnixMilli()))
 	t.SetField(abi.FieldDecisionID, float64(a.number))
 	low, high := a.overlaps[0].Device, a.overlaps[0].Device
@@ -177,8 +270,8 @@ func (a *attempt) fillFields(ctx context.Context, p *Partition, now time.Time) {
 	}{
 		{abi.FieldTenant, req.Tenant},
 		{abi.FieldModel, p.key.Model},
-		{abi.FieldSession, req.Session},
-		{abi.FieldParentSession, req.ParentSession},
+		{abi.FieldSession, req.session()},
+		{abi.FieldParentSession, req.parentSession()},
 		{abi.FieldAdapter, req.Adapter},
 	} {
 		if f.text != "" {

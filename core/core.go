@@ -1,12 +1,16 @@
 package core
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/routerd/routerd/core/affinity"
+	"github.com/routerd/routerd/core/load"
+	"github.com/routerd/routerd/core/queue"
 	"github.com/routerd/routerd/core/reserve"
 	"github.com/routerd/routerd/fleet"
 )
@@ -26,13 +30,38 @@ type Config struct {
 	// DecisionRate is how many decisions a second are recorded at most, over a
 	// long time; five seconds' worth at once. Of more than that a sample is.
 	DecisionRate int
+
+	// Queue says when requests wait and in what order.
+	Queue queue.Config
+	// Affinity says for how long a session stays with its worker.
+	Affinity affinity.Config
+	// Estimator is how the time that a prefill takes is projected.
+	Estimator load.Estimator
+	// Overload is the busy limit of a rank; beyond it nothing new is sent there.
+	Overload load.Overload
+	// Expiry is how long a reservation lives whose owner does not see to its end;
+	// 1 s to a year.
+	Expiry time.Duration
+	// Pending bounds the selections that wait for their booking.
+	Pending reserve.PendingConfig
 }
 
 // DefaultConfig is a random seed, 30 ms a turn, 1,024 records in 64 MiB and
 // 2,000 of them a second: more than that nobody could read before they are
 // evicted.
 func DefaultConfig() Config {
-	return Config{TurnLimit: 30 * time.Millisecond, DecisionEntries: 1024, DecisionBytes: 64 << 20, DecisionRate: 2000}
+	return Config{
+		TurnLimit: 30 * time.Millisecond, DecisionEntries: 1024, DecisionBytes: 64 << 20, DecisionRate: 2000,
+		Queue: queue.DefaultConfig(), Affinity: affinityDefault(), Expiry: 5 * time.Minute, Pending: reserve.DefaultPendingConfig(),
+	}
+}
+
+// affinityDefault binds a session for half an hour after its last request: the
+// engines have mostly evicted its blocks by then.
+func affinityDefault() affinity.Config {
+	cfg := affinity.DefaultConfig()
+	cfg.TTL = 30 * time.Minute
+	return cfg
 }
 
 // Validate refuses what is out of range, naming the field.
@@ -46,9 +75,14 @@ func (c Config) Validate() error {
 		return &fleet.FieldError{Field: "decision_bytes", Value: fmt.Sprint(c.DecisionBytes), Allowed: "65536 to 4294967296"}
 	case c.DecisionRate < 1 || c.DecisionRate > 1_000_000:
 		return &fleet.FieldError{Field: "decision_rate", Value: fmt.Sprint(c.DecisionRate), Allowed: "1 to 1000000"}
+	case c.Expiry < time.Second || c.Expiry > maxExpiry:
+		return &fleet.FieldError{Field: "expiry", Value: c.Expiry.String(), Allowed: "1s to 31536000s"}
 	}
-	return nil
+	return errors.Join(c.Queue.Validate(), c.Affinity.Validate(), c.Estimator.Validate(), c.Overload.Validate(), c.Pending.Validate())
 }
+
+// maxExpiry bounds the life of a reservation and of a session: a year.
+const maxExpiry = 31_536_000 * time.Second
 
 // SelectionCore makes selections over all partitions. Safe for concurrent use.
 type SelectionCore struct {
@@ -62,6 +96,7 @@ type SelectionCore struct {
 	turnLimit atomic.Int64           // ns
 
 	reservations reserve.Book
+	pending      *reserve.Pending[*chosen]
 	decisions    *DecisionLog
 	failures     sampler       // of those that are logged as warnings
 	numbers      atomic.Uint64 // of decisions
@@ -72,6 +107,7 @@ type SelectionCore struct {
 	members   sync.Mutex // guards changes of directory and inhibited; preparing, prepared, rules
 	directory atomic.Pointer[directory]
 	inhibited atomic.Pointer[inhibitions] // nil when nobody is
+	refusals  atomic.Pointer[refusals]    // nil when nobody refuses
 	preparing map[fleet.PartitionKey]chan struct{}
 	prepared  map[fleet.PartitionKey]*Partition
 	rules     uint64 // counts the changes of rules
@@ -87,7 +123,7 @@ func New(cfg Config, host SelectionHost, policies SelectionPolicySource, index K
 	}
 	c := &SelectionCore{
 		cfg: cfg, host: host, policies: policies, index: index, log: log,
-		decisions: newDecisionLog(&cfg), failures: newSampler(1),
+		pending: reserve.NewPending[*chosen](cfg.Pending), decisions: newDecisionLog(&cfg), failures: newSampler(1),
 		preparing: map[fleet.PartitionKey]chan struct{}{},
 		prepared:  map[fleet.PartitionKey]*Partition{},
 	}

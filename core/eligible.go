@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -10,14 +11,15 @@ import (
 
 // candidates fills a.rows with the rows of the view that may serve the request.
 // Eligibility is yes or no and comes before any policy: the caller's allow-set
-// and pin, the adapter, exclusions, lifecycle; passOver then adds inhibition.
+// and pin, its constraints, the adapter, exclusions, lifecycle; passOver then adds
+// inhibition, and what the host says.
 func (a *attempt) candidates(v *view, p *Partition) error {
 	req := a.req
 	a.rows = a.rows[:0]
 	if len(v.rows) == 0 {
 		return unavailable(CodeNoWorkers, "model %q has no workers", p.key.Model)
 	}
-	if v.ready && req.Allow == nil && req.Pin == nil && req.Adapter == "" && len(req.Exclude) == 0 {
+	if v.ready && req.Allow == nil && req.Pin == nil && req.Adapter == "" && len(req.Exclude) == 0 && req.Constraints.empty() {
 		for i := range v.rows {
 			a.rows = append(a.rows, int32(i))
 		}
@@ -29,17 +31,13 @@ func (a *attempt) candidates(v *view, p *Partition) error {
 	}
 	var ejected, excluded bool
 	for i := range v.rows {
-		r := &v.rows[i]
-		switch {
-		case !a.allowed[r.index], pinned != nil && r.member != pinned,
-			pinned != nil && req.Pin.Rank != nil && *req.Pin.Rank != r.worker.Rank,
-			!r.member.serves(req.Adapter):
-		case r.member.lifecycle != Ready:
-			ejected = ejected || r.member.lifecycle == Ejected
-		case slices.ContainsFunc(req.Exclude, func(w fleet.Worker) bool { return w.ID == r.worker.ID }):
-			excluded = true
-		default:
+		switch r := &v.rows[i]; a.standing(r, pinned) {
+		case eligible:
 			a.rows = append(a.rows, int32(i))
+		case notReady:
+			ejected = ejected || r.member.lifecycle == Ejected
+		case failedBefore:
+			excluded = true
 		}
 	}
 	switch {
@@ -53,17 +51,99 @@ func (a *attempt) candidates(v *view, p *Partition) error {
 	return unavailable(CodeNoWorkers, "no worker of model %q is ready for this request", p.key.Model)
 }
 
-// passOver takes the candidates out that are inhibited, unless that leaves
-// nobody. A pin stands: its worker is tried whatever happened before.
-func (a *attempt) passOver(v *view, inhibited *inhibitions) {
-	if inhibited == nil || a.req.Pin != nil {
-		return
+// standing is whether a rank may serve a request and, if not, the first reason.
+type standing uint8
+
+const (
+	eligible     standing = iota
+	notAllowed            // by the allow-set or the pin
+	unsuited              // by the constraints or the adapter
+	notReady              // by its lifecycle
+	failedBefore          // it has failed this request
+)
+
+// standing tells how a row stands to the request; allow must have been called.
+func (a *attempt) standing(r *viewRow, pinned *member) standing {
+	req := a.req
+	switch {
+	case !a.allowed[r.index], pinned != nil && r.member != pinned,
+		pinned != nil && req.Pin.Rank != nil && *req.Pin.Rank != r.worker.Rank:
+		return notAllowed
+	case !r.member.serves(req.Adapter), !req.Constraints.met(&r.member.record):
+		return unsuited
+	case r.member.lifecycle != Ready:
+		return notReady
+	case slices.ContainsFunc(req.Exclude, func(w fleet.Worker) bool { return w.ID == r.worker.ID }):
+		return failedBefore
 	}
-	now := time.Now()
-	out := func(row int32) bool { return inhibited.holds(v.rows[row].member, now) }
-	if slices.ContainsFunc(a.rows, func(row int32) bool { return !out(row) }) {
-		a.rows = slices.DeleteFunc(a.rows, out)
+	return eligible
+}
+
+// met tells whether a worker has what the constraints require.
+func (c *Constraints) met(rec *fleet.Record) bool {
+	for _, t := range c.RequiredTaints {
+		if !slices.Contains(rec.Taints, t) {
+			return false
+		}
 	}
+	for key, value := range c.RequiredLabels {
+		if got, ok := rec.Labels[key]; !ok || got != value {
+			return false
+		}
+	}
+	return true
+}
+
+// preference is the factor by which the preferred taints weigh a worker.
+func (c *Constraints) preference(rec *fleet.Record) float64 {
+	if len(c.PreferredTaints) == 0 {
+		return 1
+	}
+	var sum float64
+	for _, t := range rec.Taints {
+		sum += c.PreferredTaints[t]
+	}
+	return math.Exp(-math.Tanh(sum))
+}
+
+// passOver takes the candidates out that are inhibited or refuse, unless that
+// leaves nobody, and those that the host rules out. A pin stands against the former: its
+// worker is tried whatever happened before.
+func (p *Partition) passOver(a *attempt, v *view, inhibited *inhibitions, refused *refusals) error {
+	if (inhibited != nil || refused != nil) && a.req.Pin == nil {
+		now := time.Now()
+		p.mu.Lock()
+		out := func(row int32) bool {
+			r := &v.rows[row]
+			// The worker of a bound session is waited for.
+			return inhibited.holds(r.member, now) || refused != nil && (a.bound == nil || r.worker != a.bound.Worker) && p.refusing(refused, r, now)
+		}
+		if slices.ContainsFunc(a.rows, func(row int32) bool { return !out(row) }) {
+			a.rows = slices.DeleteFunc(a.rows, out)
+		}
+		p.mu.Unlock()
+	}
+	host := p.core.host.Eligibility
+	if host == nil {
+		return nil
+	}
+	n := len(a.rows)
+	a.workers = slices.Grow(a.workers[:0], n)[:n]
+	a.keep = slices.Grow(a.keep[:0], n)[:n]
+	for i, row := range a.rows {
+		a.workers[i], a.keep[i] = v.rows[row].worker, true
+	}
+	host.Narrow(a.req, a.workers, a.keep)
+	kept := a.rows[:0]
+	for i, row := range a.rows {
+		if a.keep[i] {
+			kept = append(kept, row)
+		}
+	}
+	if a.rows = kept; len(kept) == 0 {
+		return unavailable(CodeNoCandidates, "no worker of model %q may serve this request now", p.key.Model)
+	}
+	return nil
 }
 
 // allow marks the members of the allow-set and returns the pinned one, if any.

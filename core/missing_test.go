@@ -81,7 +81,7 @@ func TestUnknownSignalsAreMissing(t *testing.T) {
 	bare.Adapters = full.Adapters
 	w.join(t, full, bare)
 
-	ofRecord := []string{"kv.total_blocks", "worker.max_batched_tokens", "label.zone", "label.rack", "label_num.price"}
+	ofRecord := []string{"kv.total_blocks", "kv.usage", "worker.max_batched_tokens", "label.zone", "label.rack", "label_num.price"}
 	overlaps := []string{"kv.overlap_device", "kv.overlap_host", "kv.overlap_disk", "kv.overlap_shared"}
 	for _, c := range []struct {
 		name    string

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -9,8 +10,10 @@ import (
 
 	"github.com/zeebo/xxh3"
 
+	"github.com/routerd/routerd/core/affinity"
 	"github.com/routerd/routerd/core/load"
 	"github.com/routerd/routerd/core/policy"
+	"github.com/routerd/routerd/core/queue"
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/kvcache"
 )
@@ -31,9 +34,14 @@ type Partition struct {
 	attempts sync.Pool     // *attempt, whose buffers are reused
 	view     atomic.Pointer[view]
 
+	sessions *affinity.Table
+
 	mu      sync.Mutex // guards all below, and every change of view
-	tracker load.Tracker
-	ranks   []rankState // by slot
+	tracker *load.Tracker
+	ranks   []rankState  // by slot
+	reports []rankReport // by slot
+	queue   *queue.Queue
+	grants  map[string]int // by lane: those who may go on and have not booked yet
 	slotOf  map[fleet.Worker]load.Slot
 	turns   turnstile
 }
@@ -48,6 +56,8 @@ func newPartition(c *SelectionCore, key fleet.PartitionKey, blockSize int, r *ru
 	p := &Partition{
 		core: c, key: key, blockSize: blockSize, index: index, created: time.Now(),
 		salt: xxh3.HashString(key.String()), slotOf: map[fleet.Worker]load.Slot{},
+		sessions: affinity.New(c.cfg.Affinity), tracker: load.NewTracker(c.cfg.Estimator),
+		queue: queue.New(c.cfg.Queue), grants: map[string]int{},
 	}
 	p.ruling.Store(r)
 	p.view.Store(newView(nil, nil))
@@ -81,6 +91,7 @@ func (p *Partition) apply(upserts map[fleet.WorkerID]*member, removals []fleet.W
 		return fleet.Worker{ID: a.record.ID}.Compare(fleet.Worker{ID: b.record.ID})
 	})
 	p.view.Store(newView(members, p.slotOf))
+	p.pump()
 	return owners
 }
 
@@ -98,7 +109,7 @@ func (p *Partition) dropRanks(old, next *member, owners []load.Owner) []load.Own
 		}
 		s := p.slotOf[w]
 		owners = p.tracker.Remove(s, owners, time.Now())
-		p.ranks[s] = rankState{}
+		p.ranks[s], p.reports[s] = rankState{}, rankReport{}
 		delete(p.slotOf, w)
 	}
 	return owners
@@ -113,7 +124,7 @@ func (p *Partition) putRanks(m *member) {
 			s = p.tracker.Add()
 			p.slotOf[w] = s
 			for len(p.ranks) < p.tracker.Len() {
-				p.ranks = append(p.ranks, rankState{})
+				p.ranks, p.reports = append(p.ranks, rankState{}), append(p.reports, rankReport{})
 			}
 		}
 		p.ranks[s] = rankState{w, m}
@@ -121,37 +132,52 @@ func (p *Partition) putRanks(m *member) {
 }
 
 // snapshot fills the attempt with the candidates, what each holds of the prompt
-// and the load of each at one moment. It fails when nobody is eligible.
-func (p *Partition) snapshot(a *attempt) error {
+// and the load of each at one moment. It fails when nobody is eligible. again
+// asks for the request's session to be taken anew.
+func (p *Partition) snapshot(a *attempt) (again bool, err error) {
 	for {
-		v, inhibited := p.view.Load(), p.core.inhibited.Load()
-		if v != a.view || inhibited != a.passed {
+		v, inhibited, refused := p.view.Load(), p.core.inhibited.Load(), p.core.refusals.Load()
+		if v != a.view || inhibited != a.passed || refused != nil || a.stale {
 			if err := a.candidates(v, p); err != nil {
-				return err
+				return false, err
 			}
-			a.passOver(v, inhibited)
-			a.view, a.passed = v, inhibited
+			if err := p.passOver(a, v, inhibited, refused); err != nil {
+				return false, err
+			}
+			a.view, a.passed, a.stale = v, inhibited, false
 			a.matchIndex(p)
 		}
-		if p.projectLoad(a) {
-			return nil
+		p.askReports(a)
+		done, err := p.projectLoad(a)
+		if err != nil {
+			return false, err
+		}
+		if done {
+			return p.steer(a)
 		}
 		a.view = nil
 	}
 }
 
-// projectLoad copies load and version of every candidate; false when the view
-// has changed.
-func (p *Partition) projectLoad(a *attempt) bool {
-	n := len(a.rows)
-	a.loads = slices.Grow(a.loads[:0], n)[:n]
-	a.versions = slices.Grow(a.versions[:0], n)[:n]
+// projectLoad copies load and version of every candidate and drops those that are
+// overloaded; false when the view has changed.
+func (p *Partition) projectLoad(a *attempt) (done bool, err error) {
+	now := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.view.Load() != a.view {
-		return false
+		return false, nil
 	}
-	now := time.Now()
+	p.keepReports(a)
+	clear(a.overloaded)
+	if p.core.cfg.Overload.Enabled() {
+		if err := p.dropOverloaded(a, now); err != nil {
+			return false, err
+		}
+	}
+	n := len(a.rows)
+	a.loads = slices.Grow(a.loads[:0], n)[:n]
+	a.versions = slices.Grow(a.versions[:0], n)[:n]
 	for i, row := range a.rows {
 		a.loads[i], a.versions[i] = p.tracker.Load(a.view.rows[row].slot, now)
 	}
@@ -159,7 +185,44 @@ func (p *Partition) projectLoad(a *attempt) bool {
 	a.active = slices.Grow(a.active[:0], slots)[:slots]
 	clear(a.active)
 	p.tracker.Active(a.sequences, a.active)
-	return true
+	return true, nil
+}
+
+// dropOverloaded takes the candidates out that are over the busy limit, but the
+// one that the session is bound to: its request has waited for that. mu must be
+// held.
+func (p *Partition) dropOverloaded(a *attempt, now time.Time) error {
+	kept := 0
+	for i, row := range a.rows {
+		r := &a.view.rows[row]
+		if p.overloaded(r, now) {
+			if a.bound == nil || r.worker != a.bound.Worker {
+				continue
+			}
+			if a.overloaded == nil {
+				a.overloaded = map[load.Slot]bool{}
+			}
+			a.overloaded[r.slot] = true
+		}
+		a.rows[kept], a.workers[kept], a.overlaps[kept] = row, a.workers[i], a.overlaps[i]
+		if i < len(a.reported) {
+			a.reports[kept], a.reported[kept] = a.reports[i], a.reported[i]
+		}
+		kept++
+	}
+	if kept == len(a.rows) {
+		return nil
+	}
+	a.rows, a.workers, a.overlaps = a.rows[:kept], a.workers[:kept], a.overlaps[:kept]
+	a.reports, a.reported = a.reports[:min(kept, len(a.reports))], a.reported[:min(kept, len(a.reported))]
+	a.stale = true // the next snapshot has to look at them again
+	switch {
+	case kept > 0:
+		return nil
+	case a.req.Pin != nil:
+		return &Error{Code: CodePinOverloaded, Message: fmt.Sprintf("pinned worker %s is overloaded", a.req.Pin), Field: "pin", RetryAfter: retryAfter}
+	}
+	return unavailable(CodeOverloaded, "every worker of model %q is overloaded", p.key.Model)
 }
 
 // matchIndex asks the index what each candidate holds of the prompt.
@@ -175,8 +238,13 @@ func (a *attempt) matchIndex(p *Partition) {
 		return
 	}
 	p.index.Find(a.blocks, a.workers, a.overlaps)
+	n32 := uint32(len(a.blocks))
 	for i := range a.overlaps {
-		a.overlaps[i] = bounded(a.overlaps[i], uint32(len(a.blocks)))
+		o := bounded(a.overlaps[i], n32)
+		if len(a.shared) > 0 {
+			o.Shared = min(kvcache.Beyond(a.shared, o.Device+o.Host+o.Disk), n32-o.Device-o.Host-o.Disk)
+		}
+		a.overlaps[i] = o
 	}
 }
 

@@ -202,10 +202,9 @@ func TestTheRecordShowsWhatIsMissing(t *testing.T) {
 	w.join(t, full, record("w2", "m1"))
 	got := map[string][]string{}
 	for name, r := range rowsOf(t, w.recordOf(t, &core.Request{Partition: model("m1")}), "w1", "w2") {
-		// The fallback reads taints, which nothing fills here.
-		got[name] = slices.DeleteFunc(r.Missing, func(s string) bool { return s == "taint.preference" })
+		got[name] = r.Missing
 	}
-	want := map[string][]string{"w1": {}, "w2": {"kv.total_blocks", "label.zone"}}
+	want := map[string][]string{"w1": nil, "w2": {"kv.total_blocks", "label.zone"}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/routerd/routerd/core/affinity"
 	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/core/reserve"
 )
@@ -62,57 +63,132 @@ func (p *Partition) claimAndRun(ctx context.Context, a *attempt) (*Selection, er
 		claim.Abandon()
 		return nil, err
 	}
+	a.booked.tellBooked()
 	return sel, nil
 }
 
-// run decides until a decision can be committed, in the end in a turn of its
-// own.
+// run takes the session, waits in the queue where it must, and decides until a
+// decision can be committed.
 func (p *Partition) run(ctx context.Context, a *attempt) error {
 	handle, err := p.classHandle(p.ruling.Load(), a.req.Class)
 	if err != nil {
 		return &Error{Code: CodePolicyFailed, Message: "no policy for this request", Err: err}
 	}
-	for a.req.Kind != Book || a.conflicts < conflictsBeforeTurn {
-		if done, err := p.attempt(ctx, ctx, a, handle); done || err != nil {
+	defer p.settle(a)
+	if due, ok := ctx.Deadline(); ok {
+		a.due = due
+	}
+	a.askShared(ctx, p)
+	for {
+		if err := p.takeSession(ctx, a); err != nil {
 			return err
+		}
+		if err := p.admit(ctx, a); err != nil {
+			return err
+		}
+		p.refresh(a)
+		if out, err := p.decideInTurn(ctx, a, handle); out != anew || err != nil {
+			return err
+		}
+	}
+}
+
+// settle gives back what a request that has ended still holds: its place in the
+// queue or its grant, and the session that it was to initialise.
+func (p *Partition) settle(a *attempt) {
+	a.hold.Abandon(time.Now()) // of no effect once it was committed
+	if a.waiting.state == notWaiting {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.leaveQueue(a)
+}
+
+// askShared asks the shared cache once a request. Whatever goes wrong there, the
+// selection goes on without.
+func (a *attempt) askShared(ctx context.Context, p *Partition) {
+	host := p.core.host.SharedCache
+	if host == nil || len(a.sequences) == 0 {
+		return
+	}
+	hits, err := host.Hits(ctx, p.key, a.sequences, a.shared[:0])
+	if err != nil {
+		p.core.log.Debug("shared cache did not answer", "partition", p.key.String(), "err", err)
+		return
+	}
+	a.shared = hits
+}
+
+// refresh lets the index be asked again if the request has waited for long.
+func (p *Partition) refresh(a *attempt) {
+	w := &a.waiting
+	if w.since.IsZero() {
+		return
+	}
+	after := p.core.cfg.Queue.RefreshAfter
+	if now := time.Now(); after > 0 && now.Sub(w.looked) >= after {
+		w.looked, a.view = now, nil
+	}
+}
+
+// outcome is how an attempt went.
+type outcome uint8
+
+const (
+	decided    outcome = iota // committed
+	conflicted                // the request has to decide again
+	anew                      // it has to take its session or its place in the queue again
+)
+
+// decideInTurn decides until a decision can be committed, in the end in a turn
+// of its own.
+func (p *Partition) decideInTurn(ctx context.Context, a *attempt, handle *policy.Handle) (out outcome, err error) {
+	for a.req.Kind != Book || a.conflicts < conflictsBeforeTurn {
+		if out, err := p.attempt(ctx, ctx, a, handle); out != conflicted || err != nil {
+			return out, err
 		}
 		a.conflicts++
 	}
 	if a.turn, err = p.takeTurn(ctx, a.ticket); err != nil {
-		return err
+		return decided, err
 	}
 	defer p.leaveTurn(a.turn)
 	limited, cancel := context.WithTimeoutCause(ctx, time.Duration(p.core.turnLimit.Load()), policy.ErrOutOfTime)
 	defer cancel()
 	for {
-		if done, err := p.attempt(ctx, limited, a, handle); done || err != nil {
-			return err
+		if out, err := p.attempt(ctx, limited, a, handle); out != conflicted || err != nil {
+			return out, err
 		}
 		a.conflicts++
 	}
 }
 
 // attempt makes one decision on a fresh snapshot, within the context limited,
-// and commits it. done is false when the request has to decide again.
-func (p *Partition) attempt(ctx, limited context.Context, a *attempt, handle *policy.Handle) (done bool, err error) {
-	if err := p.snapshot(a); err != nil {
-		return false, err
+// and commits it.
+func (p *Partition) attempt(ctx, limited context.Context, a *attempt, handle *policy.Handle) (out outcome, err error) {
+	again, err := p.snapshot(a)
+	if err != nil {
+		return decided, err
+	}
+	if again {
+		return anew, nil
 	}
 	lease := handle.Acquire(a.ask())
 	defer lease.Release()
 	if err := p.decide(limited, a, &lease); err != nil {
-		return false, err
+		return decided, err
 	}
-	if done, err = p.commit(ctx, a); !done || err != nil {
-		return false, err
+	if out, err = p.commit(ctx, a); out != decided || err != nil {
+		return out, err
 	}
 	// Only now: a decision that is made again takes with it what its stages
 	// wanted to log or to count.
 	a.decision.Publish()
-	if a.req.Kind != Advisory && a.decision.By != policy.ByPin {
+	if a.req.Kind != Advisory && a.decision.By != policy.ByPin && a.decision.By != policy.BySession {
 		lease.Observe(&a.table, &a.decision)
 	}
-	return true, nil
+	return decided, nil
 }
 
 // decide runs the leased revision over the snapshot with no lock held.
@@ -122,8 +198,12 @@ func (p *Partition) decide(ctx context.Context, a *attempt, rev *policy.Lease) e
 		return invalid(err)
 	}
 	a.fill(ctx, p, rev.Columns)
-	if a.req.Pin != nil && a.table.Len() == 1 {
+	switch {
+	case a.req.Pin != nil && a.table.Len() == 1:
 		rev.Fix(&a.table, &a.decision, 0, policy.ByPin)
+		return nil
+	case p.followsSession(a):
+		rev.Fix(&a.table, &a.decision, a.boundRow, policy.BySession)
 		return nil
 	}
 	err := a.letDecide(ctx, rev)
@@ -143,37 +223,44 @@ func (p *Partition) decide(ctx context.Context, a *attempt, rev *policy.Lease) e
 
 // commit makes the decision binding if it still holds: the chosen rank's
 // version is unchanged or, in a turn and where nothing is booked, the rank is
-// still eligible. done is false when the request has to decide again.
-func (p *Partition) commit(ctx context.Context, a *attempt) (done bool, err error) {
+// still eligible; and somebody is not busy, where the request's class asks for
+// that.
+func (p *Partition) commit(ctx context.Context, a *attempt) (out outcome, err error) {
 	if a.req.Kind == Book {
 		err = p.lockForCommit(ctx, a.turn)
 	} else {
 		p.mu.Lock()
 	}
 	if err != nil {
-		return false, err
+		return decided, err
 	}
 	defer p.mu.Unlock()
 	if err := ctx.Err(); err != nil {
-		return false, context.Cause(ctx)
+		return decided, context.Cause(ctx)
 	}
 	row := a.decision.Row
 	r := &a.view.rows[a.rows[row]]
 	now := p.ranks[r.slot]
 	if a.req.Kind == Book && a.turn == nil {
-		if p.tracker.Version(r.slot) != a.versions[row] {
-			return false, nil
+		if _, version := p.tracker.Load(r.slot, time.Now()); version != a.versions[row] {
+			return conflicted, nil
 		}
 	}
 	if now.member == nil || now.member.generation != r.member.generation || now.worker != r.worker ||
 		now.member.lifecycle != Ready || !now.member.serves(a.req.Adapter) {
-		return false, nil
+		return conflicted, nil
+	}
+	if p.busyByNow(a) {
+		p.leaveQueue(a) // its arrival is its place
+		return anew, nil
 	}
 	a.answer(p, now, row)
 	if a.req.Kind == Book {
 		p.book(a, row, now.member.generation)
 	}
-	return true, nil
+	p.keepForBooking(a, row, now.member.generation)
+	p.leaveQueue(a)
+	return decided, nil
 }
 
 // answer fills the selection from the record as it is at the commit.
@@ -185,14 +272,24 @@ func (a *attempt) answer(p *Partition, r rankState, row int) {
 	sel.Overlap, sel.PromptTokens, sel.PromptBlocks = a.overlaps[row], a.tokens, a.blockCount
 }
 
-// book puts the load on the rank and turns the claim into a reservation. The
-// partition's lock is held; nothing here can fail.
+// book puts the load on the rank, binds the session and turns the claim into a
+// reservation. The partition's lock is held; nothing here can fail or wait.
 func (p *Partition) book(a *attempt, row int, generation uint64) {
 	now := time.Now()
-	b := &booking{partition: p, reservation: a.claim.Reservation(), made: now}
-	slot := a.view.rows[a.rows[row]].slot
-	p.tracker.Book(&b.load, slot, a.demand(row, p.blockSize), b, now)
+	demand := a.demand(row, p.blockSize)
+	b := &booking{partition: p, reservation: a.claim.Reservation(), made: now, demand: p.core.replicated(demand)}
+	a.booked = b
+	p.tracker.Book(&b.load, a.view.rows[a.rows[row]].slot, demand, b, now)
+	b.session = a.hold.Commit(affinity.Target{Worker: a.sel.Worker, Generation: generation}, now)
 	a.sel.Reservation = a.claim.Insert(reserve.Key{
 		SelectionID: a.sel.ID, Partition: p.key, Worker: a.sel.Worker, Generation: generation, Attempt: a.req.Attempt,
-	}, b, reserve.Terms{})
+	}, b, p.core.terms(a.req.Leased, now))
+}
+
+// terms are when a reservation made now expires.
+func (c *SelectionCore) terms(leased bool, now time.Time) reserve.Terms {
+	if leased {
+		return reserve.Terms{}
+	}
+	return reserve.Terms{Expires: now.Add(c.cfg.Expiry)}
 }

@@ -54,6 +54,7 @@ type view struct {
 	byID    map[fleet.WorkerID]*member
 	byName  map[string]*member
 	ready   bool // every row is
+	serving int  // members that are ready
 
 	labels sync.Map // label column → *labelColumn, made when first asked for
 }
@@ -75,6 +76,9 @@ func newView(members []*member, slotOf map[fleet.Worker]load.Slot) *view {
 	for i, m := range members {
 		v.byID[m.record.ID], v.byName[m.record.Name] = m, m
 		v.ready = v.ready && m.lifecycle == Ready
+		if m.lifecycle == Ready {
+			v.serving++
+		}
 		column := workerColumn(m.record.ID)
 		for _, rank := range m.record.Ranks() {
 			w := fleet.Worker{ID: m.record.ID, Rank: rank}

@@ -1,0 +1,315 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/routerd/routerd/core/queue"
+)
+
+// Why a queue beside optimistic decisions?
+//
+// A request waits only when every rank that may serve it is busy for its class,
+// or others of its lane wait before it. Whoever frees capacity looks, under the
+// partition's lock, who may go on, and wakes them: each has a grant until it has
+// booked or given up, and nobody new is let past more grants than there are free
+// ranks. The decision itself is made by the woken request, with no lock held; at
+// its commit some rank must still be free, else it goes back to its place.
+
+// waiting is a request's place in the queue. The partition's lock guards it from
+// the moment that the request is queued or held until it was taken out.
+type waiting struct {
+	place  queue.Waiter
+	wake   chan struct{} // closed with the grant
+	limit  time.Time     // how long it may wait; zero before it has waited
+	since  time.Time     // when it began to wait first; zero when it never did
+	state  waitState
+	rows   []int32 // of seen: who may serve it
+	seen   *view
+	looked time.Time // when the index was last asked
+}
+
+type waitState uint8
+
+const (
+	notWaiting waitState = iota
+	held                 // it waits for its session's initialiser, in no lane
+	queued               // it is in its lane
+	granted              // it may book, whoever else waits
+)
+
+// admit waits until the request may decide. It returns at once for what never
+// waits: advisory requests, further attempts, and classes that are never busy.
+func (p *Partition) admit(ctx context.Context, a *attempt) error {
+	w := &a.waiting
+	if w.state == granted || !a.queues() {
+		return nil
+	}
+	for {
+		v := p.view.Load()
+		if err := a.candidates(v, p); err != nil {
+			return err
+		}
+		p.mu.Lock()
+		if v != p.view.Load() {
+			p.mu.Unlock()
+			continue
+		}
+		w.rows, w.seen = append(w.rows[:0], a.rows...), v
+		class := p.queue.Class(a.req.Class)
+		if !p.mustWait(a, class) {
+			p.leaveQueue(a)
+			p.mu.Unlock()
+			return nil
+		}
+		err := p.enqueue(a, class)
+		p.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		return p.await(ctx, a)
+	}
+}
+
+// queues tells whether the request is one that may have to wait.
+func (a *attempt) queues() bool { return a.req.Kind != Advisory && a.req.Attempt == 0 }
+
+// mustWait tells whether the request has to queue. mu must be held.
+func (p *Partition) mustWait(a *attempt, class *queue.Class) bool {
+	if !class.Busy.Enabled() && a.bound == nil {
+		return false
+	}
+	lane := a.lane()
+	return p.queue.Backlog(class.Name, lane) || p.free(a, class, p.ahead(lane)+1) <= p.ahead(lane)
+}
+
+// ahead is the number of grants that go before a request of a lane: those of its
+// own lane, for the lane without constraints those of all. mu must be held.
+func (p *Partition) ahead(lane string) int {
+	if lane != "" {
+		return p.grants[lane]
+	}
+	n := 0
+	for _, g := range p.grants {
+		n += g
+	}
+	return n
+}
+
+// free counts the ranks that may serve the request and are not busy for its
+// class, up to a number. Of a bound session only its own rank counts. Where all
+// are overloaded nobody waits: the request is to learn that. mu must be held.
+func (p *Partition) free(a *attempt, class *queue.Class, upTo int) (n int) {
+	w, now, usable := &a.waiting, time.Now(), false
+	refused := p.core.refusals.Load()
+	for _, row := range w.rows {
+		r := &w.seen.rows[row]
+		switch {
+		case n == upTo:
+			return n
+		case a.bound != nil && r.worker != a.bound.Worker:
+			continue
+		case a.bound != nil && refused != nil && len(w.seen.members) > 1 && p.refusing(refused, r, now):
+			usable = true
+			continue
+		case p.overloaded(r, now):
+			usable = usable || a.bound != nil
+			continue
+		}
+		usable = true
+		if !p.busy(r, class, now) {
+			n++
+		}
+	}
+	if !usable {
+		return upTo
+	}
+	return n
+}
+
+// busy tells whether a rank is busy for a class. mu must be held.
+func (p *Partition) busy(r *viewRow, class *queue.Class, now time.Time) bool {
+	if !class.Busy.Enabled() {
+		return false
+	}
+	l, _ := p.tracker.Load(r.slot, now)
+	return class.Busy.Holds(float64(l.PrefillTokens), l.ActiveRequests, int64(r.member.record.MaxBatchedTokens))
+}
+
+// lane names those who wait for the same workers: what is pinned or bound
+// elsewhere does not hold them up.
+func (a *attempt) lane() string {
+	req := a.req
+	switch {
+	case a.bound != nil:
+		return "@" + a.bound.Worker.String()
+	case req.Pin != nil && req.Pin.Rank != nil:
+		return "=" + req.Pin.String() + "/" + strconv.FormatUint(uint64(*req.Pin.Rank), 10)
+	case req.Pin != nil:
+		return "=" + req.Pin.String()
+	case req.Allow == nil && req.Adapter == "" && req.Constraints.empty():
+		return ""
+	}
+	parts := slices.Concat(req.Allow, req.Constraints.RequiredTaints)
+	for key, value := range req.Constraints.RequiredLabels {
+		parts = append(parts, key+"="+value)
+	}
+	slices.Sort(parts)
+	return req.Adapter + "\x00" + strings.Join(parts, "\x00")
+}
+
+// enqueue puts the request into its lane. mu must be held.
+func (p *Partition) enqueue(a *attempt, class *queue.Class) error {
+	w := &a.waiting
+	a.beginWait(class)
+	w.place.Lane = a.lane()
+	w.wake = make(chan struct{})
+	if w.state == held {
+		p.queue.Enter(&w.place)
+	} else if err := p.queue.Push(&w.place, w.seen.serving); err != nil {
+		return queueFull(err)
+	}
+	w.state = queued
+	p.pump()
+	return nil
+}
+
+// beginWait fills in what the queue goes by. mu must be held.
+func (a *attempt) beginWait(class *queue.Class) {
+	w := &a.waiting
+	if !w.since.IsZero() {
+		return
+	}
+	w.since, w.looked = time.Now(), time.Now()
+	w.limit = w.since.Add(class.Timeout)
+	arrival := a.req.Arrival
+	if arrival.IsZero() {
+		arrival = a.started
+	}
+	w.place = queue.Waiter{
+		Class: class.Name, Priority: a.req.Priority, Jump: a.req.PriorityJump, Arrival: arrival,
+		Tokens: int64(a.tokens), Cached: a.cachedSomewhere, Due: a.due, Owner: a,
+	}
+}
+
+// await waits for the grant. Whatever ends the wait first holds: once refused a
+// request is never dispatched.
+func (p *Partition) await(ctx context.Context, a *attempt) error {
+	w := &a.waiting
+	limit := time.NewTimer(time.Until(w.limit))
+	defer limit.Stop()
+	var err error
+	select {
+	case <-w.wake:
+		return nil
+	case <-ctx.Done():
+		err = gaveUp(ctx, w.since)
+	case <-limit.C:
+		err = queueTimeout(w.since)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if w.state == granted && ctx.Err() == nil {
+		return nil // the grant was first
+	}
+	p.leaveQueue(a)
+	return err
+}
+
+// leaveQueue takes a request out of the queue, or gives its grant back, and lets
+// others go on. mu must be held.
+func (p *Partition) leaveQueue(a *attempt) {
+	w := &a.waiting
+	switch w.state {
+	case notWaiting:
+		return
+	case granted:
+		if lane := w.place.Lane; p.grants[lane] > 1 {
+			p.grants[lane]--
+		} else {
+			delete(p.grants, lane)
+		}
+	case held, queued:
+		p.queue.Remove(&w.place)
+	}
+	w.state = notWaiting
+	p.pump()
+}
+
+// busyByNow tells whether a request that was let past, or had a grant, has to
+// wait all the same: at its commit every rank is busy. mu must be held.
+func (p *Partition) busyByNow(a *attempt) bool {
+	if !a.queues() {
+		return false
+	}
+	class := p.queue.Class(a.req.Class)
+	if !class.Busy.Enabled() {
+		return false
+	}
+	a.waiting.rows, a.waiting.seen = append(a.waiting.rows[:0], a.rows...), a.view
+	return p.free(a, class, 1) == 0
+}
+
+// pump grants what can go on. mu must be held; it is quick when nobody waits.
+func (p *Partition) pump() {
+	if p.queue.Len() == 0 {
+		return
+	}
+	v := p.view.Load()
+	for {
+		next := p.queue.Next(func(w *queue.Waiter) bool {
+			a, ok := w.Owner.(*attempt)
+			return !ok || p.mayGo(a, v)
+		})
+		if next == nil {
+			return
+		}
+		if a, ok := next.Owner.(*attempt); ok {
+			a.waiting.state = granted
+			p.grants[a.waiting.place.Lane]++
+			close(a.waiting.wake)
+		}
+	}
+}
+
+// mayGo tells whether a waiting request may go on. One that nobody may serve any
+// more goes on too, to learn that. mu must be held.
+func (p *Partition) mayGo(a *attempt, v *view) bool {
+	w := &a.waiting
+	if w.seen != v {
+		if err := a.candidates(v, p); err != nil {
+			return true
+		}
+		w.rows, w.seen = append(w.rows[:0], a.rows...), v
+	}
+	if a.bound != nil && !slices.ContainsFunc(w.rows, func(row int32) bool { return v.rows[row].worker == a.bound.Worker }) {
+		return true // the session's worker has left
+	}
+	ahead := p.ahead(w.place.Lane)
+	return p.free(a, p.queue.Class(w.place.Class), ahead+1) > ahead
+}
+
+// gaveUp is why a request whose context has ended waits no more.
+func gaveUp(ctx context.Context, since time.Time) error {
+	err := context.Cause(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return queueTimeout(since)
+	}
+	return err
+}
+
+// queueFull says that the class takes no more.
+func queueFull(err error) *Error {
+	return &Error{Code: CodeQueueFull, Message: "every worker is busy, and " + err.Error(), RetryAfter: retryAfter, Err: err}
+}
+
+// queueTimeout says that a request has waited too long.
+func queueTimeout(since time.Time) *Error {
+	waited := time.Since(since).Round(time.Millisecond)
+	return &Error{Code: CodeQueueTimeout, Message: fmt.Sprintf("every worker is busy: no place within %s", waited), RetryAfter: retryAfter}
+}

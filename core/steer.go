@@ -1,0 +1,157 @@
+package core
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/routerd/routerd/core/affinity"
+)
+
+// A session goes where it went before. Its first booking takes the binding before
+// the selection and chooses for all; who comes meanwhile waits for it, counted in
+// the limits of its class but in no lane, so that a hundred first requests of one
+// session need one decision.
+
+// takeSession takes the binding of the request's session, or waits for whoever
+// initialises it. A request with a pin or an affinity target leaves it alone, and
+// what books nothing reads it only.
+func (p *Partition) takeSession(ctx context.Context, a *attempt) error {
+	id := a.req.session()
+	if id == "" || a.req.Target != nil || a.req.Pin != nil {
+		return nil
+	}
+	if a.req.Kind != Book {
+		if target, ok := p.sessions.Lookup(id, time.Now()); ok {
+			a.bound = &target
+		}
+		return nil
+	}
+	for {
+		if a.hold.State() == affinity.Unpinned {
+			a.hold = p.sessions.Take(id, time.Now())
+		}
+		switch a.hold.State() {
+		case affinity.Bound:
+			target := a.hold.Target()
+			a.bound = &target
+			return nil
+		case affinity.Waiting:
+			if err := p.awaitSession(ctx, a); err != nil {
+				return err
+			}
+			a.hold = p.sessions.Take(id, time.Now())
+			if a.hold.State() == affinity.Unpinned {
+				return nil
+			}
+		default:
+			a.bound = nil
+			return nil
+		}
+	}
+}
+
+// awaitSession waits until the session's initialiser has bound it or given up.
+func (p *Partition) awaitSession(ctx context.Context, a *attempt) error {
+	w := &a.waiting
+	p.mu.Lock()
+	if w.state == notWaiting {
+		class := p.queue.Class(a.req.Class)
+		a.beginWait(class)
+		if err := p.queue.Hold(&w.place, p.view.Load().serving); err != nil {
+			p.mu.Unlock()
+			return queueFull(err)
+		}
+		w.state = held
+	}
+	p.mu.Unlock()
+	limit := time.NewTimer(time.Until(w.limit))
+	defer limit.Stop()
+	select {
+	case <-a.hold.Changed():
+		return nil
+	case <-ctx.Done():
+		return gaveUp(ctx, w.since)
+	case <-limit.C:
+		return queueTimeout(w.since)
+	}
+}
+
+// steer looks where the session's worker is among the candidates. row is its row
+// of the table, -1 when the policy has to choose. again asks for the session to
+// be taken anew.
+func (p *Partition) steer(a *attempt) (again bool, err error) {
+	a.boundRow = -1
+	target := a.bound
+	if t := a.req.Target; t != nil {
+		target = a.targeted(t)
+	}
+	if target == nil {
+		return false, nil
+	}
+	for i, row := range a.rows {
+		if r := &a.view.rows[row]; r.worker == target.Worker && (target.Generation == 0 || r.member.generation == target.Generation) {
+			a.boundRow = i
+			return false, nil
+		}
+	}
+	if a.req.Target != nil || a.req.Kind != Book {
+		return false, nil // steered by somebody who is not here: the policy chooses
+	}
+	m := a.view.byID[target.Worker.ID]
+	switch {
+	case m == nil || m.generation != target.Generation || m.lifecycle != Ready || !slices.Contains(m.record.Ranks(), target.Worker.Rank),
+		a.failedOn(target), p.core.inhibited.Load().holds(m, time.Now()):
+		a.hold.Rebind(time.Now())
+		a.bound = nil
+		return true, nil
+	case a.req.Allow != nil && !a.allowed[a.view.index(m)]:
+		return false, &Error{
+			Code: CodeSessionBound, Field: "allow",
+			Message: fmt.Sprintf("the session is bound to worker %q, which is not in the allow-set", m.record.Name),
+		}
+	}
+	// The request asks for what the session's worker lacks: it goes elsewhere and
+	// the session stays.
+	a.hold.Abandon(time.Now())
+	a.bound = nil
+	return false, nil
+}
+
+// failedOn tells whether this request has failed on the target's worker.
+func (a *attempt) failedOn(target *affinity.Target) bool {
+	for _, w := range a.req.Exclude {
+		if w.ID == target.Worker.ID {
+			return true
+		}
+	}
+	return false
+}
+
+// targeted finds the worker of an affinity target in the view; nil when it is
+// not known. Without a rank it is the first eligible one.
+func (a *attempt) targeted(t *Pin) *affinity.Target {
+	m := a.view.byName[t.Name]
+	if t.ID != nil {
+		m = a.view.byID[*t.ID]
+	} else if m == nil {
+		m = a.view.find(t.Name)
+	}
+	if m == nil {
+		return nil
+	}
+	for _, row := range a.rows {
+		r := &a.view.rows[row]
+		if r.member == m && (t.Rank == nil || *t.Rank == r.worker.Rank) {
+			return &affinity.Target{Worker: r.worker, Generation: m.generation}
+		}
+	}
+	return nil
+}
+
+// followsSession tells whether the session's worker is the choice, without the
+// policy being asked.
+func (p *Partition) followsSession(a *attempt) bool {
+	return a.boundRow >= 0 && (a.req.Target != nil || !p.core.cfg.Affinity.Soft)
+}
