@@ -13,16 +13,18 @@ import (
 // next. When the oldest has gone the next one's turn begins at that moment,
 // whatever was expected. When another one has gone before the oldest, the time
 // that it should have taken was not spent on the rest: the anchor moves forward
-// by it, but not past now. As long as some prefill is not modelled nobody can
-// tell how far the time reaches: then only the oldest decays, if it is modelled.
-// What is left of a prompt is rounded up to whole tokens.
+// by it, but not past now. What is left of a prompt is rounded up to whole tokens.
+//
+// As long as some prefill is not modelled nobody can tell how far the time
+// reaches, and no more than the oldest may decay. A rank of which something was
+// learned stays so: what is not modelled is older than all that is, so that then
+// nothing decays.
 
 // backlog is the active prefills of one rank.
 type backlog struct {
 	oldest, newest *Booking
 	tokens         int64         // sum over all, undecayed
 	expected       time.Duration // sum over all that are modelled
-	unmodelled     int
 	anchor         time.Time
 }
 
@@ -36,9 +38,6 @@ func (l *backlog) push(b *Booking, now time.Time) {
 	l.newest = b
 	l.tokens += b.prefill
 	l.expected += b.expected
-	if b.expected == 0 {
-		l.unmodelled++
-	}
 }
 
 // remove takes out a booking whose prefill is over or given up.
@@ -63,22 +62,23 @@ func (l *backlog) remove(b *Booking, now time.Time) {
 	b.before, b.after = nil, nil
 	l.tokens -= b.prefill
 	l.expected -= b.expected
-	if b.expected == 0 {
-		l.unmodelled--
-	}
 }
 
 // left is the number of tokens that should be left at now.
 func (l *backlog) left(now time.Time) int64 {
-	if l.oldest == nil || l.oldest.expected == 0 {
+	if l.expected == 0 { // nothing is modelled
+		return l.tokens
+	}
+	return l.modelled(now)
+}
+
+func (l *backlog) modelled(now time.Time) int64 {
+	if l.oldest.expected == 0 {
 		return l.tokens
 	}
 	spent := now.Sub(l.anchor)
 	if spent <= 0 {
 		return l.tokens
-	}
-	if l.unmodelled > 0 {
-		return l.tokens - l.oldest.done(spent)
 	}
 	if spent >= l.expected {
 		return 0

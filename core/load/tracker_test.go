@@ -1,8 +1,6 @@
 package load_test
 
 import (
-	"fmt"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -33,7 +31,7 @@ func book(t *load.Tracker, s load.Slot, letters string, prefill int64) *load.Boo
 	return b
 }
 
-func at(t *load.Tracker, s load.Slot) load.Load {
+func loadOf(t *load.Tracker, s load.Slot) load.Load {
 	l, _ := t.Load(s, start)
 	return l
 }
@@ -60,11 +58,11 @@ func TestSharedPrefixesCountOnceARank(t *testing.T) {
 		if step.release != nil && !tr.Release(step.release, start) {
 			t.Fatalf("step %d: not released", i)
 		}
-		if diff := cmp.Diff(step.want, at(&tr, s)); diff != "" {
+		if diff := cmp.Diff(step.want, loadOf(&tr, s)); diff != "" {
 			t.Errorf("step %d (-want +got):\n%s", i, diff)
 		}
 	}
-	if diff := cmp.Diff(load.Load{PrefillTokens: 48, DecodeBlocks: 3, ActiveRequests: 1}, at(&tr, other)); diff != "" {
+	if diff := cmp.Diff(load.Load{PrefillTokens: 48, DecodeBlocks: 3, ActiveRequests: 1}, loadOf(&tr, other)); diff != "" {
 		t.Errorf("other rank (-want +got):\n%s", diff)
 	}
 	tr.Release(e, start)
@@ -128,7 +126,7 @@ func TestEventsOfAnEndedBookingAreHarmless(t *testing.T) {
 	if tr.PrefillComplete(b, start) || tr.AddBlocks(b, 1) || tr.Release(b, start) {
 		t.Error("an ended booking still counts")
 	}
-	if diff := cmp.Diff(want, at(&tr, s)); diff != "" {
+	if diff := cmp.Diff(want, loadOf(&tr, s)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -141,78 +139,5 @@ func TestPrefillCompletesOnce(t *testing.T) {
 	}
 	if tr.AddBlocks(b, -1) {
 		t.Error("blocks were taken away")
-	}
-}
-
-// TestRandomBookingsEqualAPlainCount compares blocks and matches with a count
-// of distinct prefixes, over deep trees with many splits.
-func TestRandomBookingsEqualAPlainCount(t *testing.T) {
-	for seed := range uint64(100) {
-		rng := rand.New(rand.NewPCG(seed, 1))
-		var tr load.Tracker
-		slots := []load.Slot{tr.Add(), tr.Add(), tr.Add()}
-		held := map[*load.Booking]string{}
-		slotOf := map[*load.Booking]load.Slot{}
-		for step := range 60 {
-			if rng.IntN(3) > 0 {
-				letters := make([]byte, rng.IntN(12))
-				for i := range letters {
-					letters[i] = "AAAB"[rng.IntN(4)]
-				}
-				s := slots[rng.IntN(3)]
-				b := book(&tr, s, string(letters), 0)
-				held[b], slotOf[b] = string(letters), s
-			}
-			for b := range held {
-				if rng.IntN(3) == 0 {
-					tr.Release(b, start)
-					delete(held, b)
-				}
-				break
-			}
-			prefixes := map[string]bool{}
-			want := make([]float64, 3)
-			for b, letters := range held {
-				for i := range letters {
-					key := fmt.Sprint(slotOf[b], letters[:i+1])
-					if !prefixes[key] {
-						prefixes[key] = true
-						want[slotOf[b]]++
-					}
-				}
-			}
-			for _, s := range slots {
-				if got := at(&tr, s).DecodeBlocks; got != want[s] {
-					t.Fatalf("seed %d step %d slot %d: %v blocks; want %v", seed, step, s, got, want[s])
-				}
-			}
-		}
-	}
-}
-
-// BenchmarkBook books and releases a prompt of 512 blocks of which the first
-// half is shared with 100 others.
-func BenchmarkBook(b *testing.B) {
-	var tr load.Tracker
-	s := tr.Add()
-	blocks := make([]kvcache.BlockHash, 512)
-	hashes := func(tail kvcache.BlockHash) []kvcache.SequenceHash {
-		for i := range blocks {
-			blocks[i] = kvcache.BlockHash(i)
-			if i >= 256 {
-				blocks[i] = tail
-			}
-		}
-		return kvcache.SequenceHashes(nil, blocks)
-	}
-	for i := range 100 {
-		tr.Book(&load.Booking{}, s, load.Demand{Blocks: hashes(kvcache.BlockHash(1000 + i))}, nil, start)
-	}
-	mine := hashes(5000)
-	b.ReportAllocs()
-	for b.Loop() {
-		var bk load.Booking
-		tr.Book(&bk, s, load.Demand{Blocks: mine}, nil, start)
-		tr.Release(&bk, start)
 	}
 }
