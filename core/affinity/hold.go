@@ -134,7 +134,6 @@ func (h *Hold) Rebind(now time.Time) {
 	case !l.current():
 		*h = t.holdOf(l)
 	default:
-		l.released = true
 		t.remove(e)
 		*h = t.take(e.id, now)
 		h.turn, h.entry.turns = e.turns, e.turns

@@ -13,6 +13,9 @@ import (
 	"github.com/routerd/routerd/fleet"
 )
 
+// pass lets that much of a bubble's time go by.
+func pass(d time.Duration) { <-time.After(d) }
+
 // acquire takes the session as a request does: it waits for others that
 // initialise it, as long as ctx allows.
 func acquire(ctx context.Context, tab *affinity.Table, id string) (affinity.Hold, error) {
@@ -46,18 +49,18 @@ func TestA2_SimultaneousFirstRequestsShareOneBinding(t *testing.T) {
 				if h.State() == affinity.Bound {
 					to = h.Target()
 				} else {
-					time.Sleep(10 * time.Millisecond) // the first decision
+					pass(10 * time.Millisecond) // the first decision
 				}
 				l := h.Commit(to, time.Now())
 				mu.Lock()
 				served[to.Worker.ID]++
 				longest = max(longest, waited)
 				mu.Unlock()
-				time.Sleep(time.Second)
+				pass(time.Second)
 				l.Release(time.Now())
 			})
 		}
-		time.Sleep(500 * time.Millisecond)
+		pass(500 * time.Millisecond)
 		stats(t, tab, affinity.Stats{Bound: 1, Leases: 50})
 		wg.Wait()
 		stats(t, tab, affinity.Stats{Bound: 1})
@@ -97,7 +100,7 @@ func TestFiftyWaitersOfWhom25AreCancelled(t *testing.T) {
 					to = target(1)
 				}
 				l := h.Commit(to, time.Now())
-				time.Sleep(time.Second)
+				pass(time.Second)
 				l.Release(time.Now())
 			})
 		}
@@ -116,7 +119,7 @@ func TestFiftyWaitersOfWhom25AreCancelled(t *testing.T) {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 		stats(t, tab, affinity.Stats{Bound: 1})
-		time.Sleep(ttl)
+		pass(ttl)
 		tab.Reap(time.Now())
 		stats(t, tab, affinity.Stats{Expired: 1})
 	})
@@ -144,6 +147,31 @@ func TestHoldsThatEndAreUnpinned(t *testing.T) {
 	h.Abandon(start)
 	l.Release(start)
 	stats(t, tab, affinity.Stats{Bound: 1})
+}
+
+func TestACopyOfAnAbandonedInitializerTakesNothingFromTheNext(t *testing.T) {
+	tab := newTable(10)
+	h := tab.Take("s", start)
+	kept := h
+	h.Abandon(start)
+	next := tab.Take("s", start)
+	kept.Abandon(start)
+	if late := tab.Take("s", start); next.State() != affinity.Initialising || late.State() != affinity.Waiting {
+		t.Errorf("got %s, then %s", next.State(), late.State())
+	}
+	next.Commit(target(1), start).Release(start)
+	stats(t, tab, affinity.Stats{Bound: 1})
+}
+
+func TestDropLeavesThoseThatAreInitialized(t *testing.T) {
+	tab := newTable(10)
+	h := tab.Take("zero", start) // any number may be a worker's id
+	h.Commit(affinity.Target{}, start)
+	tab.Take("s", start)
+	if n := tab.Drop(func(affinity.Target) bool { return true }); n != 1 {
+		t.Errorf("dropped %d; want 1", n)
+	}
+	stats(t, tab, affinity.Stats{Initialising: 1})
 }
 
 func TestNilLeasesAreHarmless(t *testing.T) {

@@ -174,7 +174,6 @@ func (t *Table) insert(id string, now time.Time) *entry {
 // lease or a deadline.
 func (t *Table) bind(e *entry, target Target, v Version) {
 	e.bound, e.target, e.version = true, target, v
-	e.revision++
 	t.bound++
 	e.wake()
 }
