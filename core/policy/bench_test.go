@@ -2,6 +2,7 @@ package policy_test
 
 import (
 	"fmt"
+	"iter"
 	"strings"
 	"syscall"
 	"testing"
@@ -29,6 +30,45 @@ func BenchmarkKVAware(b *testing.B) {
 			}
 			b.ReportMetric(float64(cpu()-before)/float64(b.N)/float64(n), "cpu-ns/candidate")
 		})
+	}
+}
+
+// BenchmarkBuiltins is every other built-in scorer and whole policy, as
+// BenchmarkKVAware is.
+func BenchmarkBuiltins(b *testing.B) {
+	for name, spec := range builtinSpecs() {
+		for _, n := range []int{8, 64, 512} {
+			b.Run(fmt.Sprintf("policy=%s/candidates=%d", strings.TrimPrefix(name, policy.BuiltinPrefix), n), func(b *testing.B) {
+				rev := revision(b, spec, nil)
+				t := busyTable(n, rev.Columns())
+				var d policy.Decision
+				b.ReportAllocs()
+				before := cpu()
+				for b.Loop() {
+					t.Seed++
+					if err := rev.Decide(b.Context(), t, &d); err != nil || d.By != policy.ByPolicy {
+						b.Fatal(err, d.Fault)
+					}
+				}
+				b.ReportMetric(float64(cpu()-before)/float64(b.N)/float64(n), "cpu-ns/candidate")
+			})
+		}
+	}
+}
+
+// builtinSpecs are specifications of one built-in stage each, in order.
+func builtinSpecs() iter.Seq2[string, policy.Spec] {
+	return func(yield func(string, policy.Spec) bool) {
+		for _, name := range policy.Builtins() {
+			if !yield(name, use(name)) {
+				return
+			}
+		}
+		for _, name := range policy.BuiltinPolicies() {
+			if !yield(name, wholeOf(name, "")) {
+				return
+			}
+		}
 	}
 }
 
@@ -83,6 +123,9 @@ func busyTable(n int, set policy.ColumnSet) *policy.Table {
 	for i := range t.Rows {
 		t.Rows[i] = fleet.Worker{ID: fleet.WorkerID(i + 1)}
 	}
+	t.SetField(abi.FieldSession, abi.ID("s"))
+	t.SetPrefix(16, beginning("p", 125))
+	put(abi.ColWorkerID, func(i int) float64 { return float64(i + 1) })
 	put(abi.ColKVOverlapDevice, func(i int) float64 { return float64(i * 7 % 120) })
 	put(abi.ColKVOverlapHost, func(i int) float64 { return float64(i % 3) })
 	put(abi.ColLoadPrefillTokens, func(i int) float64 { return float64(i * 331 % 9000) })
@@ -93,8 +136,8 @@ func busyTable(n int, set policy.ColumnSet) *policy.Table {
 }
 
 func TestDecideAllocatesNothing(t *testing.T) {
-	for _, stage := range policy.Builtins() {
-		rev := revision(t, use(stage), nil)
+	for stage, spec := range builtinSpecs() {
+		rev := revision(t, spec, nil)
 		table := busyTable(64, rev.Columns())
 		var d policy.Decision
 		if n := testing.AllocsPerRun(100, func() {

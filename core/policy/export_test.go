@@ -3,6 +3,7 @@ package policy
 import (
 	"encoding/json"
 	"math"
+	"strconv"
 )
 
 // Setting is a number of a built-in stage's configuration, as its page has it.
@@ -67,3 +68,6 @@ func Extremes(stage Stage) (allowed, refused []map[string]json.RawMessage) {
 	}
 	return allowed, refused
 }
+
+// Text is the default as a page has it.
+func (s Setting) Text() string { return strconv.FormatFloat(s.Default, 'g', -1, 64) }

@@ -149,6 +149,11 @@ func filtered(filters, scorers []string, f func(s *policy.Spec)) policy.Spec {
 	return s
 }
 
+// wholeOf is a specification of one whole policy.
+func wholeOf(use, config string) policy.Spec {
+	return policy.Spec{Policy: &policy.WholeSpec{StageSpec: policy.StageSpec{Use: use, Config: json.RawMessage(config)}}}
+}
+
 func picker(use string) *policy.PickerSpec {
 	return &policy.PickerSpec{StageSpec: policy.StageSpec{Use: use}}
 }

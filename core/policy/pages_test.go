@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -179,7 +178,7 @@ func TestPagesNameEverySetting(t *testing.T) {
 				stage = policy.StagesOf(compiledFrom(t, withPicker(policy.SoftmaxPicker)))[1]
 			}
 			for _, s := range policy.SettingsOf(stage) {
-				want = append(want, []string{"`" + s.Name + "`", strconv.FormatFloat(s.Default, 'g', -1, 64), s.Allowed})
+				want = append(want, []string{"`" + s.Name + "`", s.Text(), s.Allowed})
 			}
 		}
 		for _, row := range p.rows("Config") {
