@@ -74,7 +74,7 @@ func TestBindingsHoldUnderManyCallers(t *testing.T) {
 	for g := range uint64(16) {
 		wg.Go(func() {
 			rng := rand.New(rand.NewPCG(g, 1))
-			for range 2000 {
+			for range 1000 {
 				i := rng.IntN(len(watches))
 				watches[i].request(t, tab, name(i), &c, rng)
 				if rng.IntN(50) == 0 {
@@ -103,7 +103,7 @@ func TestNothingLeaksWhateverHappens(t *testing.T) {
 	for g := range uint64(16) {
 		wg.Go(func() {
 			rng := rand.New(rand.NewPCG(g, 2))
-			for range 2000 {
+			for range 1000 {
 				anything(tab, &c, rng)
 				if st := tab.Stats(); st.Leases < 0 || st.Bound < 0 || st.Initialising < 0 || st.Bound+st.Initialising > 5 {
 					t.Errorf("%+v", st)
