@@ -168,8 +168,9 @@ func (p *Partition) enqueue(a *attempt, class *queue.Class) error {
 	w := &a.waiting
 	a.beginWait(class)
 	w.place.Lane = a.lane()
+	again := w.wake != nil
 	w.wake = make(chan struct{})
-	if w.state == held {
+	if w.state == held || again { // it was let in before: its arrival is its place
 		p.queue.Enter(&w.place)
 	} else if err := p.queue.Push(&w.place, w.seen.serving); err != nil {
 		return queueFull(err)

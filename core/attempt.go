@@ -6,6 +6,7 @@ import (
 
 	"github.com/routerd/routerd/core/affinity"
 	"github.com/routerd/routerd/core/load"
+	"github.com/routerd/routerd/core/lora"
 	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/core/reserve"
 	"github.com/routerd/routerd/fleet"
@@ -44,6 +45,9 @@ type attempt struct {
 	versions []load.Version
 	active   []float64 // what the prompt's leading blocks that are held count there, by slot
 
+	placed     *adapterTable // that rows was made with, of a request for an adapter
+	universe   []lora.Candidate
+	inUse      []adaptersNoted      // by row, of a request for an adapter
 	shared     []kvcache.BlockRange // of the prompt, in the shared cache
 	reports    []load.Report        // of the engines, by row; empty when nobody is asked
 	reported   []bool
@@ -76,7 +80,7 @@ func (p *Partition) take() *attempt {
 // give puts an attempt back. It forgets what belongs to the request, so that
 // the pool keeps only buffers.
 func (p *Partition) give(a *attempt) {
-	a.req, a.sel, a.view, a.passed, a.blocks, a.turn, a.booked = nil, nil, nil, nil, nil, nil, nil
+	a.req, a.sel, a.view, a.passed, a.blocks, a.turn, a.booked, a.placed = nil, nil, nil, nil, nil, nil, nil, nil
 	a.claim, a.asked = reserve.Claim{}, asked{}
 	a.bound, a.hold, a.shared = nil, affinity.Hold{}, a.shared[:0]
 	a.waiting = waiting{rows: a.waiting.rows[:0]}
@@ -88,6 +92,9 @@ func (p *Partition) give(a *attempt) {
 
 // begin takes over a request: lengths, hashes, seed.
 func (a *attempt) begin(p *Partition, req *Request) error {
+	if req.Adapter != "" {
+		p.allocator.Arrived(req.Adapter, time.Now())
+	}
 	a.req, a.started, a.view, a.turn, a.conflicts = req, time.Now(), nil, nil, 0
 	a.asked, a.rows, a.stale = asked{}, a.rows[:0], false
 	a.bound, a.boundRow, a.cachedSomewhere, a.due = nil, -1, 0, time.Time{}

@@ -16,6 +16,7 @@ type booking struct {
 	made        time.Time
 	session     *affinity.Lease // nil without a session
 	demand      load.Demand     // as replicas are told; nothing without any
+	adapter     adapterOn       // without a name for the base model
 	load        load.Booking    // guarded by the partition's lock
 }
 
@@ -48,6 +49,7 @@ func (b *booking) Drop(o reserve.Outcome) {
 	p, now := b.partition, time.Now()
 	p.mu.Lock()
 	p.tracker.Release(&b.load, now)
+	p.unuse(b.adapter)
 	p.pump()
 	p.mu.Unlock()
 	b.session.Release(now)

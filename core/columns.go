@@ -190,9 +190,7 @@ func (a *attempt) fillWorkers(now time.Time) {
 	})
 	a.each(abi.ColTaintPreference, func(r *viewRow) (float64, bool) { return a.req.Constraints.preference(&r.member.record), true })
 	a.each(abi.ColWorkerOverloaded, func(r *viewRow) (float64, bool) { return flag(a.overloaded[r.slot]), true })
-	if a.req.Adapter != "" { // only workers that list it are eligible
-		a.each(abi.ColLoraLoaded, func(*viewRow) (float64, bool) { return 1, true })
-	}
+	a.fillAdapters(now)
 	set := a.table.Set()
 	for _, name := range set.Labels() {
 		a.fillLabel(name)

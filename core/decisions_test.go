@@ -53,7 +53,7 @@ func TestDecisionRecordExplainsAChoice(t *testing.T) {
 		zero := 0.0
 		row := func(id fleet.WorkerID, overlap float64) core.RecordedRow {
 			return core.RecordedRow{
-				Worker: id, Mask: 1, StageScores: []*float64{&zero}, 
+				Worker: id, Mask: 1, StageScores: []*float64{&zero},
 				Columns: map[string]float64{
 					"kv.overlap_device": overlap, "kv.overlap_host": 0, "kv.overlap_disk": 0, "kv.overlap_shared": 0,
 					"load.prefill_tokens": 0, "load.active_requests": 0, "load.potential_prefill_tokens": 40,

@@ -48,7 +48,8 @@ func (d *directory) checkNames() error {
 	return nil
 }
 
-// indexAdapters rebuilds the adapter table as it will be after the plans. An
+// indexAdapters rebuilds the adapter table as it will be after the plans: what
+// records list, and what is managed. An
 // adapter under two bases belongs to the one whose name sorts first.
 func (d *directory) indexAdapters(plans map[fleet.PartitionKey]*plan) {
 	d.adapters = map[fleet.PartitionKey]fleet.PartitionKey{}
@@ -58,12 +59,37 @@ func (d *directory) indexAdapters(plans map[fleet.PartitionKey]*plan) {
 			m = pl.upserts[id]
 		}
 		for _, a := range m.record.Adapters {
-			name := fleet.PartitionKey{Model: a.Name, Group: e.partition.key.Group}
-			if base, ok := d.adapters[name]; !ok || e.partition.key.Model < base.Model {
-				d.adapters[name] = e.partition.key
+			d.nameAdapter(a.Name, e.partition.key)
+		}
+	}
+	for key, p := range d.partitions {
+		if t := p.adapters.Load(); t != nil {
+			for _, name := range t.names {
+				d.nameAdapter(name, key)
 			}
 		}
 	}
+}
+
+func (d *directory) nameAdapter(adapter string, base fleet.PartitionKey) {
+	name := fleet.PartitionKey{Model: adapter, Group: base.Group}
+	if other, ok := d.adapters[name]; !ok || base.Model < other.Model {
+		d.adapters[name] = base
+	}
+}
+
+// ordered are the partitions by key.
+func (d *directory) ordered() []*Partition {
+	return slices.SortedFunc(maps.Values(d.partitions), func(a, b *Partition) int { return compareKeys(a.key, b.key) })
+}
+
+// nameAdapters makes the adapters known that are managed.
+func (c *SelectionCore) nameAdapters() {
+	c.members.Lock()
+	defer c.members.Unlock()
+	dir := c.directory.Load().clone()
+	dir.indexAdapters(nil)
+	c.directory.Store(dir)
 }
 
 // ResolveModel finds the partition that serves a model name in a group (empty

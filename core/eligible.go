@@ -29,6 +29,7 @@ func (a *attempt) candidates(v *view, p *Partition) error {
 	if err != nil {
 		return err
 	}
+	a.placed = p.adapters.Load()
 	var ejected, excluded bool
 	for i := range v.rows {
 		switch r := &v.rows[i]; a.standing(r, pinned) {
@@ -40,6 +41,7 @@ func (a *attempt) candidates(v *view, p *Partition) error {
 			excluded = true
 		}
 	}
+	a.narrow(v, a.placed)
 	switch {
 	case len(a.rows) > 0:
 		return nil
@@ -69,7 +71,7 @@ func (a *attempt) standing(r *viewRow, pinned *member) standing {
 	case !a.allowed[r.index], pinned != nil && r.member != pinned,
 		pinned != nil && req.Pin.Rank != nil && *req.Pin.Rank != r.worker.Rank:
 		return notAllowed
-	case !r.member.serves(req.Adapter), !req.Constraints.met(&r.member.record):
+	case !a.placed.serves(r.member, req.Adapter), !req.Constraints.met(&r.member.record):
 		return unsuited
 	case r.member.lifecycle != Ready:
 		return notReady

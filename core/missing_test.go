@@ -90,7 +90,7 @@ func TestUnknownSignalsAreMissing(t *testing.T) {
 		also    []string // missing on both
 	}{
 		{"tokens and an adapter", core.Prompt{Tokens: prompt('A', 40)}, "sql", nil},
-		{"no adapter", core.Prompt{Tokens: prompt('A', 40)}, "", []string{"lora.loaded"}},
+		{"no adapter", core.Prompt{Tokens: prompt('A', 40)}, "", []string{"lora.loaded", "lora.loading", "lora.active", "lora.is_active"}},
 		{"hashes", core.Prompt{Blocks: hashes(2), Count: 40}, "sql", nil},
 		{"a length without hashes", core.Prompt{Count: 40}, "sql", overlaps},
 		{"too short for a block", core.Prompt{Count: 10}, "sql", nil},
@@ -99,7 +99,7 @@ func TestUnknownSignalsAreMissing(t *testing.T) {
 			if _, err := w.Select(t.Context(), &core.Request{Partition: model("m1"), Adapter: c.adapter, Prompt: c.prompt}); err != nil {
 				t.Fatal(err)
 			}
-			always := append(append([]string{"label_num.zone", "upstream.score"}, sourceless()...), c.also...)
+			always := append(append([]string{"label_num.zone", "upstream.score", "lora.max", "lora.in_replica_set", "lora.last_used_ms"}, sourceless()...), c.also...)
 			if diff := cmp.Diff(setOf(always...), g.on("full")); diff != "" {
 				t.Errorf("full record (-want +got):\n%s", diff)
 			}

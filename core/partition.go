@@ -12,6 +12,7 @@ import (
 
 	"github.com/routerd/routerd/core/affinity"
 	"github.com/routerd/routerd/core/load"
+	"github.com/routerd/routerd/core/lora"
 	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/core/queue"
 	"github.com/routerd/routerd/fleet"
@@ -34,7 +35,9 @@ type Partition struct {
 	attempts sync.Pool     // *attempt, whose buffers are reused
 	view     atomic.Pointer[view]
 
-	sessions *affinity.Table
+	sessions  *affinity.Table
+	adapters  atomic.Pointer[adapterTable] // nil until somebody says more than the records
+	allocator *lora.Allocator
 
 	mu      sync.Mutex // guards all below, and every change of view
 	tracker *load.Tracker
@@ -42,6 +45,7 @@ type Partition struct {
 	reports []rankReport // by slot
 	queue   *queue.Queue
 	grants  map[string]int // by lane: those who may go on and have not booked yet
+	uses    map[adapterOn]*adapterUse
 	slotOf  map[fleet.Worker]load.Slot
 	turns   turnstile
 }
@@ -58,6 +62,7 @@ func newPartition(c *SelectionCore, key fleet.PartitionKey, blockSize int, r *ru
 		salt: xxh3.HashString(key.String()), slotOf: map[fleet.Worker]load.Slot{},
 		sessions: affinity.New(c.cfg.Affinity), tracker: load.NewTracker(c.cfg.Estimator),
 		queue: queue.New(c.cfg.Queue), grants: map[string]int{},
+		allocator: lora.NewAllocator(lora.DefaultAllocatorConfig()), uses: map[adapterOn]*adapterUse{},
 	}
 	p.ruling.Store(r)
 	p.view.Store(newView(nil, nil))
@@ -137,7 +142,7 @@ func (p *Partition) putRanks(m *member) {
 func (p *Partition) snapshot(a *attempt) (again bool, err error) {
 	for {
 		v, inhibited, refused := p.view.Load(), p.core.inhibited.Load(), p.core.refusals.Load()
-		if v != a.view || inhibited != a.passed || refused != nil || a.stale {
+		if v != a.view || inhibited != a.passed || refused != nil || a.stale || a.req.Adapter != "" && a.placed != p.adapters.Load() {
 			if err := a.candidates(v, p); err != nil {
 				return false, err
 			}
@@ -181,6 +186,7 @@ func (p *Partition) projectLoad(a *attempt) (done bool, err error) {
 	for i, row := range a.rows {
 		a.loads[i], a.versions[i] = p.tracker.Load(a.view.rows[row].slot, now)
 	}
+	p.noteUses(a)
 	slots := p.tracker.Len()
 	a.active = slices.Grow(a.active[:0], slots)[:slots]
 	clear(a.active)

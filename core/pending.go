@@ -25,6 +25,7 @@ type chosen struct {
 	partition  *Partition
 	generation uint64
 	session    string
+	adapter    string
 	demand     load.Demand
 	selection  Selection
 }
@@ -35,7 +36,7 @@ func (p *Partition) keepForBooking(a *attempt, row int, generation uint64) {
 	if a.req.Kind != Query || a.req.SelectionID == "" {
 		return
 	}
-	c := &chosen{partition: p, generation: generation, demand: a.demand(row, p.blockSize), selection: *a.sel}
+	c := &chosen{partition: p, generation: generation, adapter: a.req.Adapter, demand: a.demand(row, p.blockSize), selection: *a.sel}
 	if a.req.Pin == nil && a.req.Target == nil {
 		c.session = a.req.session()
 	}
@@ -140,7 +141,7 @@ func (c *SelectionCore) explicit(b *Booking, key fleet.PartitionKey) (*chosen, e
 		}
 	}
 	return &chosen{
-		partition: p, generation: m.generation, session: b.Session,
+		partition: p, generation: m.generation, session: b.Session, adapter: b.Adapter,
 		demand: load.PromptDemand(int64(a.tokens), int64(a.tokens-uncached), p.blockSize, slices.Clone(a.sequences)),
 		selection: Selection{
 			ID: b.SelectionID, Partition: key, Worker: fleet.Worker{ID: *b.Worker, Rank: rank}, BlockSize: p.blockSize,
@@ -171,14 +172,17 @@ func (k *chosen) book(c *SelectionCore, b *Booking) (*Selection, error) {
 	if known {
 		r = p.ranks[slot]
 	}
-	if !known || r.member.generation != k.generation || r.member.lifecycle != Ready || !r.member.serves(b.Adapter) {
+	if !known || r.member.generation != k.generation || r.member.lifecycle != Ready || !p.adapters.Load().serves(r.member, k.adapter) {
 		p.mu.Unlock()
 		hold.Abandon(now)
 		claim.Abandon()
 		return nil, &Error{Code: CodeConflict, Field: "worker_id", Message: fmt.Sprintf("worker %s no longer serves model %q", sel.Worker, p.key.Model)}
 	}
-	bk := &booking{partition: p, reservation: claim.Reservation(), made: now, demand: c.replicated(k.demand)}
+	bk := &booking{
+		partition: p, reservation: claim.Reservation(), made: now, demand: c.replicated(k.demand), adapter: adapterOn{sel.Worker.ID, k.adapter},
+	}
 	p.tracker.Book(&bk.load, slot, k.demand, bk, now)
+	p.use(bk.adapter, now)
 	bk.session = hold.Commit(target, now)
 	sel.Name, sel.Endpoint, sel.Engine, sel.Ranks = r.member.record.Name, r.member.record.URL, r.member.record.Engine, r.member.record.DPSize
 	sel.Reservation = claim.Insert(reserve.Key{SelectionID: sel.ID, Partition: p.key, Worker: sel.Worker, Generation: k.generation}, bk, c.terms(b.Leased, now))

@@ -247,7 +247,7 @@ func (p *Partition) commit(ctx context.Context, a *attempt) (out outcome, err er
 		}
 	}
 	if now.member == nil || now.member.generation != r.member.generation || now.worker != r.worker ||
-		now.member.lifecycle != Ready || !now.member.serves(a.req.Adapter) {
+		now.member.lifecycle != Ready || !p.adapters.Load().serves(now.member, a.req.Adapter) {
 		return conflicted, nil
 	}
 	if p.busyByNow(a) {
@@ -278,6 +278,8 @@ func (p *Partition) book(a *attempt, row int, generation uint64) {
 	now := time.Now()
 	demand := a.demand(row, p.blockSize)
 	b := &booking{partition: p, reservation: a.claim.Reservation(), made: now, demand: p.core.replicated(demand)}
+	b.adapter = adapterOn{a.sel.Worker.ID, a.req.Adapter}
+	p.use(b.adapter, now)
 	a.booked = b
 	p.tracker.Book(&b.load, a.view.rows[a.rows[row]].slot, demand, b, now)
 	b.session = a.hold.Commit(affinity.Target{Worker: a.sel.Worker, Generation: generation}, now)

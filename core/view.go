@@ -42,10 +42,6 @@ func (m *member) eligibleAs(o *member) bool {
 	return m.lifecycle == o.lifecycle && slices.Equal(m.record.Adapters, o.record.Adapters)
 }
 
-func (m *member) serves(adapter string) bool {
-	return adapter == "" || slices.ContainsFunc(m.record.Adapters, func(a fleet.Adapter) bool { return a.Name == adapter })
-}
-
 // view is an immutable picture of a partition's workers. Rows ascend by
 // (worker, rank) and hold every rank, eligible or not.
 type view struct {
