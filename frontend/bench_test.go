@@ -117,7 +117,7 @@ func benchmarkProxy(b *testing.B, pieces ...string) {
 	send := post(chatPath, body, "Content-Type: application/json", "Authorization: Bearer k", "Accept: */*", "User-Agent: bench")
 	wk := engine(b, pieces...)
 	target := strings.TrimPrefix(wk.url, "http://")
-	w := start(b, func(s *setup) { s.level = slog.LevelWarn; s.policy = "builtin:kv-aware" })
+	w := start(b, func(s *setup) { s.level = slog.LevelWarn; s.policy = scoring("builtin:kv-aware") })
 	w.join(b, "w1", wk.url)
 	for _, c := range []struct{ name, addr string }{{"direct", target}, {"fasthttp", relayServer(b, target)}, {"routerd", w.addr}} {
 		b.Run(c.name, func(b *testing.B) {

@@ -201,7 +201,7 @@ func TestE3_AStuckWorkerEndsIn504AndLeavesTheRotation(t *testing.T) {
 	w := start(t, func(s *setup) {
 		s.upstream = upstream.DefaultConfig()
 		s.upstream.FirstByteTimeout = 300 * time.Millisecond
-		s.policy = "builtin:round-robin"
+		s.policy = scoring("builtin:round-robin")
 	})
 	w.join(t, "w1", serve(t, func(p *peer) {
 		if _, ok := p.next(); ok {

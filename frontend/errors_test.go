@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -130,25 +131,45 @@ func TestE2_EveryErrorOfTheRouterHasTheOpenAIForm(t *testing.T) {
 }
 
 func TestE4_FourWaysToHaveNoWorker(t *testing.T) {
-	w := start(t)
-	w.join(t, "w1", "http://127.0.0.1:9", func(r *fleet.Record) { r.Model = "m1" })
-	w.join(t, "w2", "http://127.0.0.1:9", func(r *fleet.Record) { r.Model = "m2" })
+	w := start(t, func(s *setup) { s.core.Overload.PrefillTokens = 1 })
+	wk, free := holding(t)
+	for name, model := range map[string]string{"w1": "m1", "w2": "m2", "w3": "m3", "w4": "m3"} {
+		w.join(t, name, wk.url, func(r *fleet.Record) { r.Model = model })
+	}
 	if err := w.core.Commit(core.Change{Removals: []fleet.WorkerID{fleet.IDFromName("w1")}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.core.SetLifecycle(fleet.IDFromName("w2"), core.Ejected, []string{"probe"}); err != nil {
 		t.Fatal(err)
 	}
+	body := func(model string) string { return fmt.Sprintf(`{"model":%q,"messages":[%40s]}`, model, "") }
+	var held sync.WaitGroup
+	for range 2 { // workers of m3 get as much as they can bear
+		held.Go(func() {
+			if got := w.do(t, "POST", chatPath, body("m3")); got.status != 200 {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+	eventually(t, "both workers at work", func() bool { return wk.seen.Load() == 2 })
 	for _, c := range []struct {
 		model, code string
 		status      int
-	}{{"nope", "model_not_found", 404}, {"m1", "no_workers", 503}, {"m2", "workers_ejected", 503}} {
-		got := w.do(t, "POST", chatPath, fmt.Sprintf(`{"model":%q,"messages":[]}`, c.model))
+	}{{"nope", "model_not_found", 404}, {"m1", "no_workers", 503}, {"m2", "workers_ejected", 503}, {"m3", "overloaded", 429}} {
+		got := w.do(t, "POST", chatPath, body(c.model))
 		checkError(t, got, c.status, c.code)
-		if (c.status == 503) != (got.header.Get("Retry-After") != "") {
+		if c.status != 404 {
+			checkRetryAfter(t, got)
+		} else if got.header.Get("Retry-After") != "" {
 			t.Errorf("%s: Retry-After %q", c.model, got.header.Get("Retry-After"))
 		}
 	}
+	got := w.do(t, "POST", chatPath, body("m3"), "x-routerd-pin", "w3")
+	checkError(t, got, 429, "overloaded")
+	checkParam(t, got, "pin_overloaded")
+	free <- struct{}{}
+	free <- struct{}{}
+	held.Wait()
 }
 
 func TestE5_TheOnlyWorkerRefusesConnections(t *testing.T) {

@@ -39,7 +39,7 @@ func (s *Server) forward(x *exchange, sel *core.Selection) (again bool, err erro
 	}
 	x.head, x.ended, x.readErr = nil, false, nil // of a refusal that was kept
 	x.body, x.status = body, resp.StatusCode()
-	s.core.Reached(sel.Worker.ID)
+	s.heard(sel, x.status, &resp.Header)
 	x.dress(sel)
 	if x.status == fasthttp.StatusServiceUnavailable && s.mayTryOther(x) && s.budget.spend() {
 		kept, err := x.keep()

@@ -123,7 +123,9 @@ type world struct {
 type setup struct {
 	frontend frontend.Config
 	upstream upstream.Config
-	policy   string
+	core     core.Config
+	policy   policy.Spec
+	stages   policy.StageSource // of what is not built in; may be nil
 	tokens   tokens
 	model    func(string) bool
 	level    slog.Level
@@ -131,15 +133,23 @@ type setup struct {
 	patience time.Duration // for a request to arrive; 0 leaves it
 }
 
+// scoring is a policy of one scorer.
+func scoring(use string) policy.Spec {
+	return policy.Spec{Scorers: []policy.ScorerSpec{{StageSpec: policy.StageSpec{Use: use}}}}
+}
+
 func start(t testing.TB, change ...func(*setup)) *world {
 	t.Helper()
-	su := setup{frontend: frontend.DefaultConfig(), upstream: upstream.DefaultConfig(), policy: "builtin:least-load", level: slog.LevelDebug}
+	su := setup{
+		frontend: frontend.DefaultConfig(), upstream: upstream.DefaultConfig(), core: core.DefaultConfig(),
+		policy: scoring("builtin:least-load"), level: slog.LevelDebug,
+	}
 	su.model = func(string) bool { return su.tokens.answer != nil }
 	su.selector = func(c *core.SelectionCore) frontend.Selector { return c }
 	for _, f := range change {
 		f(&su)
 	}
-	pipeline, digests, err := policy.Compile(t.Context(), policy.Spec{Scorers: []policy.ScorerSpec{{StageSpec: policy.StageSpec{Use: su.policy}}}}, nil)
+	pipeline, digests, err := policy.Compile(t.Context(), su.policy, su.stages)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +159,7 @@ func start(t testing.TB, change ...func(*setup)) *world {
 	}
 	w := &world{released: &released{}, metrics: prometheus.NewRegistry(), log: &testkit.Log{}, served: make(chan error, 1)}
 	log := slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: su.level}))
-	w.core = core.New(core.DefaultConfig(), core.SelectionHost{Telemetry: w.released}, static{handle}, core.NoIndex{}, log)
+	w.core = core.New(su.core, core.SelectionHost{Telemetry: w.released}, static{handle}, core.NoIndex{}, log)
 	w.upstream = upstream.New(su.upstream)
 	if w.Server, err = frontend.New(su.frontend, su.selector(w.core), su.tokens, w.upstream, su.model, log, w.metrics); err != nil {
 		t.Fatal(err)
@@ -424,6 +434,12 @@ func (w *world) try(t testing.TB, c *http.Client, method, path, body string, hea
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
 	return answer{resp.StatusCode, resp.Header, string(b)}, err
+}
+
+// read reads what there is of a response.
+func read(resp *http.Response) answer {
+	b, _ := io.ReadAll(resp.Body) // what is missing is seen
+	return answer{resp.StatusCode, resp.Header, string(b)}
 }
 
 const (

@@ -2,6 +2,11 @@ package frontend
 
 import (
 	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/valyala/fasthttp"
 
 	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/core/reserve"
@@ -74,6 +79,33 @@ func (s *Server) unreached(x *exchange, sel *core.Selection, err *upstream.Error
 	}
 	s.core.Inhibit(sel.Worker.ID)
 	s.brokeOff(x, sel, err)
+}
+
+// heard reports what a worker's answer says of the worker: 429 and 503 are that
+// it takes no more for now, anything else that it is well.
+func (s *Server) heard(sel *core.Selection, status int, h *fasthttp.ResponseHeader) {
+	if status == fasthttp.StatusTooManyRequests || status == fasthttp.StatusServiceUnavailable {
+		s.core.Refused(sel.Worker.ID, retryAfterOf(h, time.Now()))
+		return
+	}
+	s.core.Reached(sel.Worker.ID)
+}
+
+// longestRefusal is more than anybody waits for a worker.
+const longestRefusal = time.Hour
+
+// retryAfterOf reads Retry-After, in seconds or as a date; 0 for none, and for
+// one that cannot be read or has passed.
+func retryAfterOf(h *fasthttp.ResponseHeader, now time.Time) time.Duration {
+	v := string(h.Peek(fasthttp.HeaderRetryAfter))
+	if n, err := strconv.ParseUint(v, 10, 64); err == nil {
+		return time.Duration(min(n, uint64(longestRefusal/time.Second))) * time.Second
+	}
+	at, err := http.ParseTime(v)
+	if err != nil {
+		return 0
+	}
+	return min(max(at.Sub(now), 0), longestRefusal)
 }
 
 // brokeOff counts and logs a worker's failure, unless it is the client that

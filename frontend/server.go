@@ -32,9 +32,11 @@ type Selector interface {
 // WorkerReports hears how workers answered.
 type WorkerReports interface {
 	// Inhibit reports a worker that could not be reached, Reached one that
-	// answered.
+	// answered, Refused one whose answer was that it takes no more for now:
+	// retryAfter is how long by its own words, 0 when it does not say.
 	Inhibit(id fleet.WorkerID)
 	Reached(id fleet.WorkerID)
+	Refused(id fleet.WorkerID, retryAfter time.Duration)
 }
 
 // Tokenizer turns a prompt into token ids, or says why it has none.
