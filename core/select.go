@@ -242,7 +242,7 @@ func (p *Partition) commit(ctx context.Context, a *attempt) (out outcome, err er
 	r := &a.view.rows[a.rows[row]]
 	now := p.ranks[r.slot]
 	if a.req.Kind == Book && a.turn == nil {
-		if _, version := p.tracker.Load(r.slot, time.Now()); version != a.versions[row] {
+		if p.tracker.Version(r.slot) != a.versions[row] {
 			return conflicted, nil
 		}
 	}
