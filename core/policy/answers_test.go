@@ -158,7 +158,7 @@ func (a *answer) scored(want string) {
 		wanted[i] = strings.TrimSpace(w)
 		_, digits, _ := strings.Cut(wanted[i], ".")
 		text := strconv.FormatFloat(a.d.Totals[i], 'f', len(digits), 64)
-		if a.d.Mask != nil && a.d.Mask[i] == 0 {
+		if len(a.d.Mask) > 0 && a.d.Mask[i] == 0 {
 			text = "x"
 		}
 		got = append(got, text)

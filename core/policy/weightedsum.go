@@ -109,7 +109,7 @@ func (o *occupancy) free(row int) float64 {
 func rangeKept(values []float64, mask []byte) (least, most float64) {
 	found := false
 	for row, v := range values {
-		if mask != nil && mask[row] != 1 {
+		if len(mask) > 0 && mask[row] != 1 {
 			continue
 		}
 		if !found || v < least {
