@@ -56,7 +56,7 @@ func (w *world) waits(t testing.TB) int {
 }
 
 // ask sends a chat in the background.
-func (w *world) ask(ctx context.Context, t testing.TB) chan answer {
+func (w *world) ask(ctx context.Context, t testing.TB, headers ...string) chan answer {
 	ch := make(chan answer, 1)
 	c := client(t)
 	go func() {
@@ -64,6 +64,9 @@ func (w *world) ask(ctx context.Context, t testing.TB) chan answer {
 		if err != nil {
 			t.Error(err)
 			return
+		}
+		for i := 0; i+1 < len(headers); i += 2 {
+			req.Header.Add(headers[i], headers[i+1])
 		}
 		resp, err := c.Do(req)
 		if err != nil {

@@ -121,3 +121,43 @@ func TestARefusalThatIsTriedElsewhereIsReportedToo(t *testing.T) {
 	}
 	t.Error("w1 was never asked")
 }
+
+func TestASessionWaitsForItsWorkerThatRefusesOthersPassItOver(t *testing.T) {
+	t.Parallel()
+	w := start(t, sticky)
+	full := "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nContent-Length: 2\r\n\r\nno"
+	answers := make(chan string, 3)
+	answers <- plain("{}")
+	answers <- full
+	answers <- plain("{}")
+	w.join(t, "w1", serve(t, func(p *peer) {
+		for {
+			if _, ok := p.next(); !ok {
+				return
+			}
+			p.say(<-answers)
+		}
+	}).url)
+	w.join(t, "w2", answering(t, plain("{}")).url)
+	if got := w.chat(t, "x-routerd-session", "s", "x-routerd-allow", "w1"); got.status != http.StatusOK {
+		t.Fatalf("got %+v", got)
+	}
+	refused := time.Now()
+	if got := w.chat(t, "x-routerd-session", "s"); got.status != http.StatusTooManyRequests || got.header.Get("Retry-After") != "1" {
+		t.Fatalf("got %+v, want the worker's refusal", got)
+	}
+	for range 8 {
+		if got := w.chat(t); got.status != http.StatusOK || got.header.Get("X-Routerd-Worker") != "w2" {
+			t.Errorf("got %d from %q", got.status, got.header.Get("X-Routerd-Worker"))
+		}
+	}
+	again := w.ask(t.Context(), t, "x-routerd-session", "s")
+	eventually(t, "the session's next answer", func() bool {
+		w.core.Tick(time.Now())
+		return len(again) == 1
+	})
+	got := <-again
+	if took := time.Since(refused); got.status != http.StatusOK || got.header.Get("X-Routerd-Worker") != "w1" || took < time.Second {
+		t.Errorf("got %d from %q after %v, want w1 after a second", got.status, got.header.Get("X-Routerd-Worker"), took)
+	}
+}
