@@ -95,7 +95,7 @@ func (e *Engine) newJob(x *exchange, prefix, model string) (*job, error) {
 		j.model = e.cfg.Model
 	}
 	if j.model != e.cfg.Model {
-		if _, ok := e.adapters[j.model]; !ok {
+		if !e.adapters.has(j.model) {
 			return nil, unknownModel(model, e.cfg.Model)
 		}
 		j.adapter = j.model

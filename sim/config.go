@@ -35,6 +35,12 @@ type Config struct {
 	// Model is the id of the base model; Adapters are the loaded LoRA adapters.
 	Model    string
 	Adapters []string
+	// AdapterUpdates switches the routes on that load and unload adapters, vLLM's
+	// and SGLang's; AdapterLoad is how long a load takes. SGLang's refuse more than
+	// MaxAdapters, 0 for any number, which vLLM's do not look at.
+	AdapterUpdates bool
+	AdapterLoad    time.Duration
+	MaxAdapters    int
 	// Listen is the HTTP address; port 0 takes a free one.
 	Listen string
 	// BlockSize is in tokens; Blocks is the capacity of each rank in blocks.
@@ -109,10 +115,12 @@ func (c Config) Validate() error {
 		within("max-model-len", c.MaxModelLen, 1, 10_000_000),
 		within("ranks", c.Ranks, 1, 64),
 		within("slots", c.Slots, 1, 100_000),
+		within("max-adapters", c.MaxAdapters, 0, 10_000),
 		within("answer-tokens", c.AnswerTokens, 0, 10_000_000),
 		within("buffer-steps", c.BufferSteps, 1, 1_000_000),
 		withinTime("prefill-per-token", c.PrefillPerToken, longestDelay),
 		withinTime("decode-per-token", c.DecodePerToken, longestDelay),
+		withinTime("adapter-load", c.AdapterLoad, longestDelay),
 		withinTime("idle-timeout", c.IdleTimeout, longestIdle),
 		oneOf("event-form", string(c.EventForm), string(FormMap), string(FormArray)),
 		oneOf("hash-form", string(c.HashForm), string(HashInt), string(HashBytes)),

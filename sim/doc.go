@@ -43,6 +43,16 @@
 // is one event of a stream and one flush. Which engine answered is told by the
 // header X-Sim-Engine and by system_fingerprint.
 //
+// # Adapters
+//
+// With AdapterUpdates the engine loads and unloads LoRA adapters while it runs:
+// POST /v1/load_lora_adapter and /v1/unload_lora_adapter as vLLM with
+// VLLM_ALLOW_RUNTIME_LORA_UPDATING, POST /load_lora_adapter and
+// /unload_lora_adapter as SGLang. A load takes AdapterLoad and ends well also when
+// its client has left; until then, and after an unload, a request that names the
+// adapter is answered 404. A restart forgets what was loaded by API. The stats
+// count adapters that were unloaded while a request used them.
+//
 // # Faults
 //
 // POST /sim/faults takes one order, for example

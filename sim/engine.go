@@ -22,7 +22,7 @@ type Engine struct {
 	log       *slog.Logger
 	created   int64
 	lexicon   lexicon
-	adapters  map[string]struct{}
+	adapters  *adapterTable
 	pieces    *pieces
 	ranks     []*rank
 	publisher *publisher // nil when events are off
@@ -66,7 +66,7 @@ func New(c Config, log *slog.Logger) (*Engine, error) {
 		log:      log,
 		created:  time.Now().Unix(),
 		lexicon:  newLexicon(),
-		adapters: make(map[string]struct{}),
+		adapters: newAdapterTable(c.Adapters),
 		pieces:   &pieces{},
 		faults:   newFaults(),
 		watch:    newWatcher(),
@@ -74,15 +74,12 @@ func New(c Config, log *slog.Logger) (*Engine, error) {
 		served:   make(chan error, 1),
 		conns:    make(map[net.Conn]struct{}),
 	}
-	for _, a := range c.Adapters {
-		e.adapters[a] = struct{}{}
-	}
 	for _, w := range answerWords {
 		e.pieces.learn(w)
 	}
 	e.pieces.learn(". ")
 	if c.Events {
-		e.publisher = newPublisher(c, e.faults, log)
+		e.publisher = newPublisher(c, e.adapters, e.faults, log)
 	}
 	for r := range c.Ranks {
 		e.ranks = append(e.ranks, newRank(r, c, e.publisher))
@@ -197,9 +194,11 @@ func (e *Engine) endpoints(replay bool) map[int]string {
 
 // restart serves POST /sim/restart: what a crash and a new start do to others.
 // Running requests are cut off, caches and replay buffers are empty, numbers
-// begin at 0, and the event sockets are bound anew on the same ports.
+// begin at 0, adapters that were loaded by API are gone, and the event sockets are
+// bound anew on the same ports.
 func (e *Engine) restart(x *exchange) {
 	e.newEra()
+	e.adapters.reset(e.cfg.Adapters)
 	if err := e.forgetAll(); err != nil {
 		e.log.Error("restart", "err", err)
 		x.fail(err)

@@ -30,7 +30,7 @@ type encoder struct {
 	form      EventForm
 	hashForm  HashForm
 	blockSize int
-	adapters  map[string]int // name → lora_id
+	adapterID func(name string) int // its lora_id
 }
 
 // batch appends [at, events, rank]; at is in seconds since 1970.
@@ -54,7 +54,7 @@ func (c encoder) event(b []byte, e event) []byte {
 		b = c.parent(c.key(b, "parent_block_hash"), e.parent)
 		b = tokenList(c.key(b, "token_ids"), e.tokens)
 		b = msgp.AppendUint64(c.key(b, "block_size"), uint64(c.blockSize))
-		b = c.adapterID(c.key(b, "lora_id"), e.adapter)
+		b = c.loraID(c.key(b, "lora_id"), e.adapter)
 		b = msgp.AppendString(c.key(b, "medium"), "GPU")
 		b = textOrNil(c.key(b, "lora_name"), e.adapter)
 		b = extraKeys(c.key(b, "extra_keys"), e)
@@ -118,11 +118,11 @@ func (c encoder) parent(b []byte, parent *digest) []byte {
 	return c.hash(b, *parent)
 }
 
-func (c encoder) adapterID(b []byte, adapter string) []byte {
+func (c encoder) loraID(b []byte, adapter string) []byte {
 	if adapter == "" {
 		return msgp.AppendNil(b)
 	}
-	return msgp.AppendUint64(b, uint64(c.adapters[adapter]))
+	return msgp.AppendUint64(b, uint64(c.adapterID(adapter)))
 }
 
 func tokenList(b []byte, tokens string) []byte {

@@ -81,7 +81,8 @@ type CapturedEvent struct {
 
 // EncodeCaptured writes one batch with this package's encoder.
 func EncodeCaptured(form EventForm, hashes HashForm, at float64, list []CapturedEvent, adapters map[string]int, rank int) []byte {
-	enc := encoder{form: form, hashForm: hashes, adapters: adapters, blockSize: 16}
+	id := func(name string) int { return adapters[name] }
+	enc := encoder{form: form, hashForm: hashes, adapterID: id, blockSize: 16}
 	var events []event
 	for _, c := range list {
 		e := event{kind: eventKind(c.Kind), adapter: c.Adapter}

@@ -65,9 +65,10 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		running.add(s.running)
 		waiting.add(s.waiting)
 	}
-	if len(cfg.Adapters) > 0 {
+	if len(cfg.Adapters) > 0 || cfg.AdapterUpdates {
 		now := float64(time.Now().UnixNano()) / 1e9
-		ch <- prometheus.MustNewConstMetric(m.adapters, prometheus.GaugeValue, now, strconv.Itoa(len(cfg.Adapters)), running.list(), waiting.list())
+		most := max(1, len(cfg.Adapters), cfg.MaxAdapters)
+		ch <- prometheus.MustNewConstMetric(m.adapters, prometheus.GaugeValue, now, strconv.Itoa(most), running.list(), waiting.list())
 	}
 }
 

@@ -45,9 +45,9 @@ func (e *Engine) cards() []modelCard {
 		ID: e.cfg.Model, Object: "model", Created: e.created, OwnedBy: "vllm", Root: e.cfg.Model,
 		MaxModelLen: &e.cfg.MaxModelLen, Permission: []modelPermission{permission},
 	}}
-	for _, a := range e.cfg.Adapters {
+	for _, a := range e.adapters.list() {
 		list = append(list, modelCard{
-			ID: a, Object: "model", Created: e.created, OwnedBy: "vllm", Root: "/adapters/" + a,
+			ID: a.name, Object: "model", Created: e.created, OwnedBy: "vllm", Root: a.path,
 			Parent: &e.cfg.Model, Permission: []modelPermission{},
 		})
 	}

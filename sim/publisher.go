@@ -54,14 +54,10 @@ type command struct {
 	restarted chan error // size 1
 }
 
-func newPublisher(c Config, f *faults, log *slog.Logger) *publisher {
-	ids := make(map[string]int, len(c.Adapters))
-	for i, a := range c.Adapters {
-		ids[a] = i + 1
-	}
+func newPublisher(c Config, t *adapterTable, f *faults, log *slog.Logger) *publisher {
 	return &publisher{
 		cfg:     c,
-		encoder: encoder{form: c.EventForm, hashForm: c.HashForm, blockSize: c.BlockSize, adapters: ids},
+		encoder: encoder{form: c.EventForm, hashForm: c.HashForm, blockSize: c.BlockSize, adapterID: t.id},
 		faults:  f,
 		log:     log,
 		wake:    make(chan struct{}, 1),

@@ -33,7 +33,7 @@ type handler func(*exchange)
 func (e *Engine) routeTable() map[string]map[string]handler {
 	get := func(h handler) map[string]handler { return map[string]handler{"GET": h} }
 	post := func(h handler) map[string]handler { return map[string]handler{"POST": h} }
-	return map[string]map[string]handler{
+	routes := map[string]map[string]handler{
 		chatPath:              post(e.chat),
 		textPath:              post(e.text),
 		"/v1/models":          get(e.models),
@@ -50,6 +50,13 @@ func (e *Engine) routeTable() map[string]map[string]handler {
 		"/sim/restart":        post(e.restart),
 		"/sim/faults":         {"GET": e.listFaults, "POST": e.orderFault, "DELETE": e.clearFaults},
 	}
+	if e.cfg.AdapterUpdates {
+		routes["/v1/load_lora_adapter"] = post(e.loadAdapter)
+		routes["/v1/unload_lora_adapter"] = post(e.unloadAdapter)
+		routes["/load_lora_adapter"] = post(e.loadAdapterSGLang)
+		routes["/unload_lora_adapter"] = post(e.unloadAdapterSGLang)
+	}
+	return routes
 }
 
 func (e *Engine) newServer() *fasthttp.Server {

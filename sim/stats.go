@@ -69,8 +69,10 @@ func (e *Engine) stats(x *exchange) {
 		Cancelled     uint64         `json:"cancelled"`
 		Restarts      uint64         `json:"restarts"`
 		Cancellations []cancellation `json:"cancellations"`
-		Ranks         []rankStats    `json:"ranks"`
-	}{Name: e.cfg.Name, Requests: e.received.Load(), Cancelled: e.strays.Load(), Restarts: e.restarts.Load()}
+		// UnloadedInUse counts adapters that were unloaded while a request used them.
+		UnloadedInUse uint64      `json:"unloaded_in_use"`
+		Ranks         []rankStats `json:"ranks"`
+	}{Name: e.cfg.Name, Requests: e.received.Load(), Cancelled: e.strays.Load(), Restarts: e.restarts.Load(), UnloadedInUse: e.adapters.unloadedInUse()}
 	for _, r := range e.ranks {
 		s := r.state()
 		rs := rankStats{
