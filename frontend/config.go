@@ -31,14 +31,18 @@ type Config struct {
 	// lower case, at most 16; of credentials none. A policy sees the id of a
 	// value, of one of more than 256 bytes nothing.
 	PolicyHeaders []string
+	// LeaseScan is how often the bookings of requests that relay nothing are
+	// looked for: one goes after one to two of these. 0 means 5 minutes. It should
+	// not be below the pause that the upstream client allows within an answer.
+	LeaseScan time.Duration
 }
 
-// DefaultConfig is 16 MiB, 30 s, append, 2 retries, abort, trusting: the
-// default listener is on loopback.
+// DefaultConfig is 16 MiB, 30 s, append, 2 retries, abort, a scan each 5
+// minutes, trusting: the default listener is on loopback.
 func DefaultConfig() Config {
 	return Config{
 		MaxBody: 16 << 20, Grace: 30 * time.Second, ForwardedFor: forwardedAppend, Retries: 2,
-		HalfClose: string(clientwatch.HalfCloseAbort), TrustHeaders: true,
+		HalfClose: string(clientwatch.HalfCloseAbort), TrustHeaders: true, LeaseScan: leaseScan,
 	}
 }
 
@@ -58,6 +62,8 @@ func (c Config) Validate() error {
 		return &fleet.FieldError{Field: "forwarded_for", Value: c.ForwardedFor, Allowed: "append, replace"}
 	case c.Retries < 0 || c.Retries > 10:
 		return &fleet.FieldError{Field: "retries", Value: fmt.Sprint(c.Retries), Allowed: "0 to 10"}
+	case c.LeaseScan != 0 && (c.LeaseScan < time.Millisecond || c.LeaseScan > time.Hour):
+		return &fleet.FieldError{Field: "lease_scan", Value: c.LeaseScan.String(), Allowed: "1ms to 1h, or 0 for 5m"}
 	case c.HalfClose != string(clientwatch.HalfCloseAbort) && c.HalfClose != string(clientwatch.HalfCloseIgnore):
 		return &fleet.FieldError{Field: "half_close", Value: c.HalfClose, Allowed: "abort, ignore"}
 	}

@@ -12,12 +12,15 @@
 //     not known, up to 8 MiB, else the client is told 502 answer_too_long;
 //   - a booking is released exactly once, at the end of its attempt or of the
 //     answer's stream, whoever ends it;
+//   - a booking whose request relays nothing for two scans of its lease is freed,
+//     and the request ended; no other time limits a booking;
 //   - a client that goes ends its request in whatever phase that is;
 //   - nothing is tried twice once the first byte of an answer has come;
 //   - errors to clients hold no address, no cause and no part of the body.
 //
 // Goroutines: fasthttp's, one a connection, on which everything of a request
-// runs; and the watcher of client connections. Serve waits for both.
+// runs; the watchers of client connections; and the scan of leases. Serve waits for
+// all of them.
 //
 //	s, err := frontend.New(frontend.DefaultConfig(), selection, tokenizer, client, engineTokenizes, log, registry)
 //	go s.Serve(listener)

@@ -58,6 +58,17 @@ func (c *calls) remove(x *exchange) {
 	delete(c.active, x)
 }
 
+// underWay are the requests that are registered.
+func (c *calls) underWay() []*exchange {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	list := make([]*exchange, 0, len(c.active))
+	for x := range c.active {
+		list = append(list, x)
+	}
+	return list
+}
+
 // connState keeps track of the connections.
 func (c *calls) connState(nc net.Conn, state fasthttp.ConnState) {
 	cn, ok := nc.(*conn)
@@ -100,12 +111,7 @@ func (c *calls) closeConns(half, all bool) {
 
 // cut ends all requests under way and returns how many there were.
 func (c *calls) cut() int {
-	c.mu.Lock()
-	list := make([]*exchange, 0, len(c.active))
-	for x := range c.active {
-		list = append(list, x)
-	}
-	c.mu.Unlock()
+	list := c.underWay()
 	for _, x := range list {
 		x.end(errGraceOver)
 	}

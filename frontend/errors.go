@@ -131,6 +131,8 @@ func answerTo(err error) answer {
 		return answer{status: 503, kind: kindBusy, code: "shutting_down", message: errDraining.Error(), retryAfter: retryLater}
 	case errors.Is(err, errClientGone):
 		return answer{status: 499, kind: kindRequest, code: "client_closed", message: errClientGone.Error()}
+	case errors.Is(err, errSilent):
+		return answer{status: 504, kind: kindServer, code: "worker_timeout", message: "the answer did not go on in time"}
 	case errors.Is(err, errBothFramings):
 		return answer{status: 400, kind: kindRequest, code: "invalid_http", message: errBothFramings.Error()}
 	case errors.Is(err, errConnect):

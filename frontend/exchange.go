@@ -16,7 +16,8 @@ import (
 )
 
 // exchange is one request of a client and what comes of it. It is owned by the
-// connection's goroutine, except for end, which the watcher and a drain call.
+// connection's goroutine, except for end, which the watcher, a drain and the scan
+// of leases call, and for the lease.
 type exchange struct {
 	s       *Server
 	cfg     *Config // as it was when the request began
@@ -43,6 +44,7 @@ type exchange struct {
 	counted    bool // among the calls, and in flight
 
 	sel       *core.Selection
+	lease     lease // of sel's booking
 	body      *upstream.Body
 	scratch   *[]byte // buffer of head, from the pool; may be nil
 	head      []byte  // bytes of the body that were read before the answer began
@@ -86,6 +88,7 @@ func (x *exchange) path() []byte {
 // begin makes the exchange one that ends with its client, or with a drain.
 func (x *exchange) begin() error {
 	x.began = true
+	x.lease.client, _ = x.ctx.Conn().(*conn)
 	x.life, x.cancel = context.WithCancelCause(context.Background())
 	if !x.s.calls.add(x) {
 		return errDraining
@@ -185,6 +188,8 @@ func (x *exchange) close() {
 // outcome is how the exchange ended, once an answer was begun.
 func (x *exchange) outcome() reserve.Kind {
 	switch {
+	case x.began && errors.Is(context.Cause(x.life), errSilent):
+		return reserve.Expired
 	case x.began && context.Cause(x.life) != nil:
 		return reserve.Cancelled
 	case !x.streaming:

@@ -1,8 +1,10 @@
 package frontend
 
 import (
+	"context"
 	"time"
 
+	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/prompt"
 )
 
@@ -26,6 +28,7 @@ var (
 	ErrDraining    = errDraining
 	ErrGraceOver   = errGraceOver
 	ErrClientGone  = errClientGone
+	ErrSilent      = errSilent
 	ErrTooLong     = errTooLong
 	ErrPanic       = errPanic
 	ErrUnknownPath = error(&routeError{})
@@ -86,3 +89,37 @@ func (s *StreamMeter) Begin() { s.m.begin(true, 16) }
 
 // Feed reads the next bytes.
 func (s *StreamMeter) Feed(p []byte) { s.m.feed(p) }
+
+// RunLeases scans until ctx ends.
+func (s *Server) RunLeases(ctx context.Context) { s.runLeases(ctx) }
+
+// Exchange is a request under way that has neither client nor worker.
+type Exchange struct{ x *exchange }
+
+// UnderWay registers an exchange with a booking.
+func (s *Server) UnderWay(sel *core.Selection) Exchange {
+	x := &exchange{s: s, id: "x", began: true}
+	x.life, x.cancel = context.WithCancelCause(context.Background())
+	s.calls.add(x)
+	e := Exchange{x}
+	e.Attempt(sel)
+	return e
+}
+
+// Attempt begins an attempt with its own booking.
+func (e Exchange) Attempt(sel *core.Selection) {
+	e.x.sel = sel
+	e.x.lease.take(sel)
+}
+
+// Answered tells that the worker has begun to answer, Relayed that bytes came.
+func (e Exchange) Answered() { e.x.lease.answered() }
+
+// Relayed tells that bytes of the answer came by.
+func (e Exchange) Relayed() { e.x.lease.renew() }
+
+// Drop ends the attempt.
+func (e Exchange) Drop() { e.x.drop("failed") }
+
+// Ended is why the exchange was ended, nil while it is not.
+func (e Exchange) Ended() error { return context.Cause(e.x.life) }

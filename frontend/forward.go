@@ -39,6 +39,7 @@ func (s *Server) forward(x *exchange, sel *core.Selection) (again bool, err erro
 	}
 	x.head, x.ended, x.readErr = nil, false, nil // of a refusal that was kept
 	x.body, x.status = body, resp.StatusCode()
+	x.lease.answered()
 	s.heard(sel, x.status, &resp.Header)
 	x.dress(sel)
 	if x.status == fasthttp.StatusServiceUnavailable && s.mayTryOther(x) && s.budget.spend() {
@@ -138,7 +139,7 @@ func (x *exchange) readFirst(size int64) error {
 // relayWhole serves a client of HTTP/1.0, which knows no chunks: an answer whose
 // length is not known is held until it is complete, up to maxPlainBytes.
 func (s *Server) relayWhole(x *exchange) error {
-	rest, err := io.ReadAll(io.LimitReader(x.body, maxPlainBytes+1))
+	rest, err := io.ReadAll(io.LimitReader(renewing{x}, maxPlainBytes+1))
 	if err != nil {
 		return err
 	}

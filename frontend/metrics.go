@@ -17,6 +17,7 @@ type metrics struct {
 	duration  *prometheus.HistogramVec
 	tokens    *prometheus.CounterVec
 	cancelled prometheus.Counter
+	expired   prometheus.Counter
 	retries   prometheus.Counter
 	failures  *prometheus.CounterVec
 
@@ -54,12 +55,13 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		duration:  seconds("request_seconds", "Time from the request to the end of the answer."),
 		tokens:    prometheus.NewCounterVec(opts("tokens_total", "Tokens by the workers' own count."), []string{"model", "kind"}),
 		cancelled: prometheus.NewCounter(opts("client_cancelled_total", "Requests whose client went before the answer was complete.")),
+		expired:   prometheus.NewCounter(opts("leases_expired_total", "Bookings that were freed because their request relayed nothing for too long.")),
 		retries:   prometheus.NewCounter(opts("retries_total", "Further attempts on another worker.")),
 		failures:  prometheus.NewCounterVec(opts("worker_failures_total", "Attempts that failed at the worker, before or within the answer."), []string{"worker"}),
 		models:    map[string]*modelMetrics{},
 		failed:    map[string]struct{}{},
 	}
-	for _, c := range []prometheus.Collector{m.requests, m.inFlight, m.first, m.duration, m.tokens, m.cancelled, m.retries, m.failures} {
+	for _, c := range []prometheus.Collector{m.requests, m.inFlight, m.first, m.duration, m.tokens, m.cancelled, m.expired, m.retries, m.failures} {
 		if err := reg.Register(c); err != nil {
 			return nil, err
 		}

@@ -24,6 +24,7 @@ func (s *Server) routeRequest(x *exchange) error {
 			return s.noOther(x, last, err)
 		}
 		x.sel = sel
+		x.lease.take(sel)
 		again, err := s.forward(x, sel)
 		if !again {
 			return err

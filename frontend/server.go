@@ -159,7 +159,10 @@ func (s *Server) Serve(ln net.Listener) error {
 	var watching sync.WaitGroup
 	var watchErr error
 	watching.Go(func() { watchErr = watchers.run() })
+	ctx, stop := context.WithCancel(context.Background())
+	watching.Go(func() { s.runLeases(ctx) })
 	err = s.serve(&listener{Listener: ln, watchers: watchers, cfg: &s.cfg})
+	stop()
 	err = errors.Join(err, watchers.close())
 	watching.Wait()
 	return errors.Join(err, watchErr)

@@ -49,6 +49,7 @@ func (s *stream) Close() error {
 
 // feed lets the meter see what goes by, and tells the booking what it says.
 func (x *exchange) feed(p []byte) {
+	x.lease.renew()
 	x.meter.feed(p)
 	if x.firstAt.IsZero() && (x.meter.count > 0 || !x.meter.events) {
 		x.firstAt = time.Now()
