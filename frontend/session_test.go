@@ -202,8 +202,10 @@ func TestAgentHeadersAreInputsOfPoliciesAndGoOnToTheWorker(t *testing.T) {
 		sent []string
 		want map[string]string
 	}{
-		{"all four kinds", []string{"X-Claude-Code-Agent-Id", "A", "x-codex-turn-state", " t ", "X-OpenAI-Subagent", "review", "x-openai-memgen-request", "true", "x-openai-other", "o", "x-claude-codec", "c"},
-			map[string]string{claudeA: "A", "x-codex-turn-state": "t", "x-openai-subagent": "review", "x-openai-memgen-request": "true"}},
+		{"all four kinds", []string{
+			"X-Claude-Code-Agent-Id", "A", "x-codex-turn-state", " t ", "X-OpenAI-Subagent", "review",
+			"x-openai-memgen-request", "true", "x-openai-other", "o", "x-claude-codec", "c",
+		}, map[string]string{claudeA: "A", "x-codex-turn-state": "t", "x-openai-subagent": "review", "x-openai-memgen-request": "true"}},
 		{"several times", []string{"x-codex-a", "1", "x-codex-b", "3", "x-codex-a", " 2"}, map[string]string{"x-codex-a": "1, 2", "x-codex-b": "3"}},
 		{"longest", []string{"x-codex-a", body}, map[string]string{"x-codex-a": body}},
 		{"too long counts as not sent", []string{"x-codex-a", body + "v", "x-codex-b", "2"}, map[string]string{"x-codex-b": "2"}},
