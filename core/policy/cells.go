@@ -41,8 +41,11 @@ func (c *Cells) reset(n int, unless float64) {
 func (c *Cells) Values() []float64 { return c.values }
 
 // Fill returns the column for the writer of its signals. From now on no cell is
-// missing.
+// missing. Of nil cells, a column that the table does not hold, it is nil.
 func (c *Cells) Fill() []float64 {
+	if c == nil {
+		return nil
+	}
 	c.state = known
 	return c.values
 }

@@ -138,3 +138,13 @@ func TestMissingAllocatesNothing(t *testing.T) {
 		t.Errorf("%v allocations; want 0", n)
 	}
 }
+
+func TestFillOfAColumnThatIsNotThereIsNil(t *testing.T) {
+	tb, age, _ := ageAndZone(2)
+	if tb.Cells(abi.ColKVUsage).Fill() != nil || tb.Fill(abi.ColKVUsage) != nil || tb.Column(abi.ColKVUsage) != nil {
+		t.Error("a column that the table does not hold has values")
+	}
+	if len(age.Fill()) != 2 {
+		t.Error("a column of the table has none")
+	}
+}

@@ -236,12 +236,7 @@ func (t *Table) NamedCells(name string) *Cells {
 }
 
 // Fill is Cells.Fill of a standard column; nil when the table does not hold it.
-func (t *Table) Fill(c abi.Column) []float64 {
-	if !t.set.Has(c) {
-		return nil
-	}
-	return t.columns[c].Fill()
-}
+func (t *Table) Fill(c abi.Column) []float64 { return t.Cells(c).Fill() }
 
 // Column is Cells.Values of a standard column; nil when the table does not hold
 // it.
