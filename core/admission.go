@@ -52,20 +52,30 @@ func (p *Partition) admit(ctx context.Context, a *attempt) error {
 	}
 	for {
 		v := p.view.Load()
-		if err := a.candidates(v, p); err != nil {
-			return err
+		if w.seen != v {
+			if err := p.candidatesToWait(a, v); err != nil {
+				return err
+			}
 		}
 		p.mu.Lock()
 		if v != p.view.Load() {
 			p.mu.Unlock()
 			continue
 		}
-		w.rows, w.seen = append(w.rows[:0], a.rows...), v
 		class := p.queue.Class(a.req.Class)
 		if !p.mustWait(a, class) {
 			p.leaveQueue(a)
 			p.mu.Unlock()
 			return nil
+		}
+		if w.looked.IsZero() { // the order and the limits may go by what is cached
+			p.mu.Unlock()
+			if err := p.lookUp(a); err != nil {
+				return err
+			}
+			a.noteCached(p.blockSize)
+			w.looked = time.Now()
+			continue
 		}
 		err := p.enqueue(a, class)
 		p.mu.Unlock()
@@ -76,12 +86,31 @@ func (p *Partition) admit(ctx context.Context, a *attempt) error {
 	}
 }
 
+// candidatesToWait notes who may serve the request. What was looked up before
+// counts no more.
+func (p *Partition) candidatesToWait(a *attempt, v *view) error {
+	a.view = nil
+	if err := a.candidates(v, p); err != nil {
+		return err
+	}
+	a.waiting.rows, a.waiting.seen = append(a.waiting.rows[:0], a.rows...), v
+	return nil
+}
+
+// noteCached notes the most prompt tokens that any candidate holds.
+func (a *attempt) noteCached(blockSize int) {
+	a.cachedSomewhere = 0
+	for row := range a.rows {
+		a.cachedSomewhere = max(a.cachedSomewhere, a.cached(row, blockSize))
+	}
+}
+
 // queues tells whether the request is one that may have to wait.
 func (a *attempt) queues() bool { return a.req.Kind != Advisory && a.req.Attempt == 0 }
 
 // mustWait tells whether the request has to queue. mu must be held.
 func (p *Partition) mustWait(a *attempt, class *queue.Class) bool {
-	if !class.Busy.Enabled() && a.bound == nil {
+	if !class.Busy.Enabled() && !a.exclusive {
 		return false
 	}
 	lane := a.lane()
@@ -102,23 +131,43 @@ func (p *Partition) ahead(lane string) int {
 }
 
 // free counts the ranks that may serve the request and are not busy for its
-// class, up to a number. Of a bound session only its own rank counts. Where all
-// are overloaded nobody waits: the request is to learn that. mu must be held.
+// class, up to a number. Of a bound session only its own rank counts. Whom nobody
+// can reach, or who refuses, counts only where all do, as in the decision itself.
+// Where all are overloaded nobody waits: the request is to learn that. mu must be
+// held.
 func (p *Partition) free(a *attempt, class *queue.Class, upTo int) (n int) {
-	w, now, usable := &a.waiting, time.Now(), false
-	refused := p.core.refusals.Load()
+	n, usable, out := p.freeOf(a, class, upTo, false)
+	if !usable && out {
+		n, usable, _ = p.freeOf(a, class, upTo, true)
+	}
+	if !usable {
+		return upTo
+	}
+	return n
+}
+
+func (p *Partition) freeOf(a *attempt, class *queue.Class, upTo int, all bool) (n int, usable, out bool) {
+	w, now := &a.waiting, time.Now()
+	inhibited, refused := p.core.inhibited.Load(), p.core.refusals.Load()
 	for _, row := range w.rows {
+		if n == upTo {
+			break
+		}
 		r := &w.seen.rows[row]
+		mine := a.exclusive && r.worker == a.bound.Worker
 		switch {
-		case n == upTo:
-			return n
-		case a.bound != nil && r.worker != a.bound.Worker:
+		case a.exclusive && !mine:
 			continue
-		case a.bound != nil && refused != nil && len(w.seen.members) > 1 && p.refusing(refused, r, now):
-			usable = true
+		case !all && a.req.Pin == nil && inhibited.holds(r.member, now):
+			out = true
+			continue
+		case !all && a.req.Pin == nil && refused != nil && p.refusing(refused, r, now):
+			// A session waits for its worker, if there is any other.
+			out = !mine || len(w.rows) == 1
+			usable = usable || !out
 			continue
 		case p.overloaded(r, now):
-			usable = usable || a.bound != nil
+			usable = usable || mine
 			continue
 		}
 		usable = true
@@ -126,10 +175,7 @@ func (p *Partition) free(a *attempt, class *queue.Class, upTo int) (n int) {
 			n++
 		}
 	}
-	if !usable {
-		return upTo
-	}
-	return n
+	return n, usable, out
 }
 
 // busy tells whether a rank is busy for a class. mu must be held.
@@ -146,7 +192,7 @@ func (p *Partition) busy(r *viewRow, class *queue.Class, now time.Time) bool {
 func (a *attempt) lane() string {
 	req := a.req
 	switch {
-	case a.bound != nil:
+	case a.exclusive:
 		return "@" + a.bound.Worker.String()
 	case req.Pin != nil && req.Pin.Rank != nil:
 		return "=" + req.Pin.String() + "/" + strconv.FormatUint(uint64(*req.Pin.Rank), 10)
@@ -186,7 +232,7 @@ func (a *attempt) beginWait(class *queue.Class) {
 	if !w.since.IsZero() {
 		return
 	}
-	w.since, w.looked = time.Now(), time.Now()
+	w.since = time.Now()
 	w.limit = w.since.Add(class.Timeout)
 	arrival := a.req.Arrival
 	if arrival.IsZero() {
@@ -252,8 +298,8 @@ func (p *Partition) busyByNow(a *attempt) bool {
 	if !class.Busy.Enabled() {
 		return false
 	}
-	a.waiting.rows, a.waiting.seen = append(a.waiting.rows[:0], a.rows...), a.view
-	return p.free(a, class, 1) == 0
+	now := time.Now()
+	return !slices.ContainsFunc(a.rows, func(row int32) bool { return !p.busy(&a.view.rows[row], class, now) })
 }
 
 // pump grants what can go on. mu must be held; it is quick when nobody waits.
@@ -282,13 +328,10 @@ func (p *Partition) pump() {
 // more goes on too, to learn that. mu must be held.
 func (p *Partition) mayGo(a *attempt, v *view) bool {
 	w := &a.waiting
-	if w.seen != v {
-		if err := a.candidates(v, p); err != nil {
-			return true
-		}
-		w.rows, w.seen = append(w.rows[:0], a.rows...), v
+	if w.seen != v && p.candidatesToWait(a, v) != nil {
+		return true
 	}
-	if a.bound != nil && !slices.ContainsFunc(w.rows, func(row int32) bool { return v.rows[row].worker == a.bound.Worker }) {
+	if a.exclusive && !slices.ContainsFunc(w.rows, func(row int32) bool { return v.rows[row].worker == a.bound.Worker }) {
 		return true // the session's worker has left
 	}
 	ahead := p.ahead(w.place.Lane)

@@ -55,7 +55,10 @@ type attempt struct {
 	stale      bool               // rows lack some that were overloaded
 
 	bound           *affinity.Target // of the session; nil for none
-	boundRow        int              // its row of the table; -1 when it is not there
+	exclusive       bool             // nobody but the bound worker will do
+	unsteered       bool             // the session is left alone
+	tookTurn        bool
+	boundRow        int // its row of the table; -1 when it is not there
 	hold            affinity.Hold
 	waiting         waiting
 	cachedSomewhere int64     // most prompt tokens that any candidate holds
@@ -97,7 +100,8 @@ func (a *attempt) begin(p *Partition, req *Request) error {
 	}
 	a.req, a.started, a.view, a.turn, a.conflicts = req, time.Now(), nil, nil, 0
 	a.asked, a.rows, a.stale = asked{}, a.rows[:0], false
-	a.bound, a.boundRow, a.cachedSomewhere, a.due = nil, -1, 0, time.Time{}
+	a.bound, a.boundRow, a.exclusive, a.unsteered, a.tookTurn = nil, -1, false, false, false
+	a.cachedSomewhere, a.due = 0, time.Time{}
 	a.number = p.core.numbers.Add(1)
 	a.ticket = a.number
 	if err := a.readPrompt(p); err != nil {

@@ -112,19 +112,29 @@ func (c *Constraints) preference(rec *fleet.Record) float64 {
 // leaves nobody, and those that the host rules out. A pin stands against the former: its
 // worker is tried whatever happened before.
 func (p *Partition) passOver(a *attempt, v *view, inhibited *inhibitions, refused *refusals) error {
-	if (inhibited != nil || refused != nil) && a.req.Pin == nil {
-		now := time.Now()
-		p.mu.Lock()
-		out := func(row int32) bool {
-			r := &v.rows[row]
-			// The worker of a bound session is waited for.
-			return inhibited.holds(r.member, now) || refused != nil && (a.bound == nil || r.worker != a.bound.Worker) && p.refusing(refused, r, now)
-		}
-		if slices.ContainsFunc(a.rows, func(row int32) bool { return !out(row) }) {
-			a.rows = slices.DeleteFunc(a.rows, out)
-		}
-		p.mu.Unlock()
+	if err := p.hostNarrows(a, v); err != nil {
+		return err
 	}
+	if inhibited == nil && refused == nil || a.req.Pin != nil {
+		return nil
+	}
+	now := time.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := func(row int32) bool {
+		r := &v.rows[row]
+		// The worker of a bound session is waited for.
+		return inhibited.holds(r.member, now) || refused != nil && (!a.exclusive || r.worker != a.bound.Worker) && p.refusing(refused, r, now)
+	}
+	if slices.ContainsFunc(a.rows, func(row int32) bool { return !out(row) }) {
+		a.rows = slices.DeleteFunc(a.rows, out)
+	}
+	return nil
+}
+
+// hostNarrows takes the candidates out that the host rules out. They count no
+// more either for a request that has to wait, until the workers change.
+func (p *Partition) hostNarrows(a *attempt, v *view) error {
 	host := p.core.host.Eligibility
 	if host == nil {
 		return nil
@@ -145,6 +155,7 @@ func (p *Partition) passOver(a *attempt, v *view, inhibited *inhibitions, refuse
 	if a.rows = kept; len(kept) == 0 {
 		return unavailable(CodeNoCandidates, "no worker of model %q may serve this request now", p.key.Model)
 	}
+	a.waiting.rows, a.waiting.seen = append(a.waiting.rows[:0], kept...), v
 	return nil
 }
 

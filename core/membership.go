@@ -147,6 +147,11 @@ func (c *SelectionCore) Commit(ch Change) error {
 	}
 	c.members.Unlock()
 	withdraw(owners)
+	for _, pl := range plans {
+		if pl.drops {
+			pl.partition.dropSessions()
+		}
+	}
 	return nil
 }
 
@@ -176,6 +181,7 @@ type plan struct {
 	partition *Partition
 	upserts   map[fleet.WorkerID]*member
 	removals  []fleet.WorkerID
+	drops     bool // it takes workers or ranks away
 }
 
 // plan checks a change and works out its effect. members must be held.
@@ -269,7 +275,11 @@ func applyAll(plans map[fleet.PartitionKey]*plan) []load.Owner {
 	}
 	var owners []load.Owner
 	for _, k := range keys {
-		owners = append(owners, plans[k].partition.apply(plans[k].upserts, plans[k].removals)...)
+		pl := plans[k]
+		before := len(pl.partition.slotOf)
+		gone := pl.partition.apply(pl.upserts, pl.removals)
+		owners = append(owners, gone...)
+		pl.drops = len(pl.removals) > 0 || len(pl.partition.slotOf) < before
 	}
 	for _, k := range keys {
 		plans[k].partition.mu.Unlock()

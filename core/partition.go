@@ -141,16 +141,11 @@ func (p *Partition) putRanks(m *member) {
 // asks for the request's session to be taken anew.
 func (p *Partition) snapshot(a *attempt) (again bool, err error) {
 	for {
-		v, inhibited, refused := p.view.Load(), p.core.inhibited.Load(), p.core.refusals.Load()
-		if v != a.view || inhibited != a.passed || refused != nil || a.stale || a.req.Adapter != "" && a.placed != p.adapters.Load() {
-			if err := a.candidates(v, p); err != nil {
+		v, inhibited := p.view.Load(), p.core.inhibited.Load()
+		if v != a.view || inhibited != a.passed || p.core.refusals.Load() != nil || a.stale || a.req.Adapter != "" && a.placed != p.adapters.Load() {
+			if err := p.lookUp(a); err != nil {
 				return false, err
 			}
-			if err := p.passOver(a, v, inhibited, refused); err != nil {
-				return false, err
-			}
-			a.view, a.passed, a.stale = v, inhibited, false
-			a.matchIndex(p)
 		}
 		p.askReports(a)
 		done, err := p.projectLoad(a)
@@ -162,6 +157,20 @@ func (p *Partition) snapshot(a *attempt) (again bool, err error) {
 		}
 		a.view = nil
 	}
+}
+
+// lookUp finds the candidates and what each holds of the prompt.
+func (p *Partition) lookUp(a *attempt) error {
+	v, inhibited := p.view.Load(), p.core.inhibited.Load()
+	if err := a.candidates(v, p); err != nil {
+		return err
+	}
+	if err := p.passOver(a, v, inhibited, p.core.refusals.Load()); err != nil {
+		return err
+	}
+	a.view, a.passed, a.stale = v, inhibited, false
+	a.matchIndex(p)
+	return nil
 }
 
 // projectLoad copies load and version of every candidate and drops those that are
@@ -202,7 +211,7 @@ func (p *Partition) dropOverloaded(a *attempt, now time.Time) error {
 	for i, row := range a.rows {
 		r := &a.view.rows[row]
 		if p.overloaded(r, now) {
-			if a.bound == nil || r.worker != a.bound.Worker {
+			if !a.exclusive || r.worker != a.bound.Worker {
 				continue
 			}
 			if a.overloaded == nil {

@@ -158,13 +158,16 @@ func (k *chosen) book(c *SelectionCore, b *Booking) (*Selection, error) {
 		return nil, conflict(b.SelectionID)
 	}
 	target := affinity.Target{Worker: sel.Worker, Generation: k.generation}
-	if k.session != "" && !p.sessions.Check(k.session, target, now) {
-		claim.Abandon()
-		return nil, &Error{Code: CodeSessionBound, Field: "session_id", Message: fmt.Sprintf("the session is bound to another worker than %s", sel.Worker)}
-	}
 	var hold affinity.Hold
 	if k.session != "" {
 		hold = p.sessions.Take(k.session, now)
+	}
+	if hold.State() == affinity.Bound && hold.Target() != target && !p.core.cfg.Affinity.Soft {
+		if m := p.view.Load().byID[hold.Target().Worker.ID]; m != nil && m.generation == hold.Target().Generation {
+			hold.Abandon(now)
+			claim.Abandon()
+			return nil, &Error{Code: CodeSessionBound, Field: "session_id", Message: fmt.Sprintf("the session is bound to worker %q", m.record.Name)}
+		}
 	}
 	p.mu.Lock()
 	slot, known := p.slotOf[sel.Worker]

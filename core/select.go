@@ -153,7 +153,11 @@ func (p *Partition) decideInTurn(ctx context.Context, a *attempt, handle *policy
 	if a.turn, err = p.takeTurn(ctx, a.ticket); err != nil {
 		return decided, err
 	}
-	defer p.leaveTurn(a.turn)
+	a.tookTurn = true
+	defer func() {
+		p.leaveTurn(a.turn)
+		a.turn = nil
+	}()
 	limited, cancel := context.WithTimeoutCause(ctx, time.Duration(p.core.turnLimit.Load()), policy.ErrOutOfTime)
 	defer cancel()
 	for {

@@ -19,12 +19,12 @@ import (
 // what books nothing reads it only.
 func (p *Partition) takeSession(ctx context.Context, a *attempt) error {
 	id := a.req.session()
-	if id == "" || a.req.Target != nil || a.req.Pin != nil {
+	if id == "" || a.req.Target != nil || a.unsteered {
 		return nil
 	}
-	if a.req.Kind != Book {
+	if a.req.Kind != Book || a.req.Pin != nil {
 		if target, ok := p.sessions.Lookup(id, time.Now()); ok {
-			a.bound = &target
+			p.bind(a, target)
 		}
 		return nil
 	}
@@ -34,8 +34,7 @@ func (p *Partition) takeSession(ctx context.Context, a *attempt) error {
 		}
 		switch a.hold.State() {
 		case affinity.Bound:
-			target := a.hold.Target()
-			a.bound = &target
+			p.bind(a, a.hold.Target())
 			return nil
 		case affinity.Waiting:
 			if err := p.awaitSession(ctx, a); err != nil {
@@ -46,10 +45,16 @@ func (p *Partition) takeSession(ctx context.Context, a *attempt) error {
 				return nil
 			}
 		default:
-			a.bound = nil
+			a.bound, a.exclusive = nil, false
 			return nil
 		}
 	}
+}
+
+// bind notes what the session is bound to. Unless bindings are advice to the
+// policy, the request waits for that rank alone; a pin goes its own way.
+func (p *Partition) bind(a *attempt, target affinity.Target) {
+	a.bound, a.exclusive = &target, !p.core.cfg.Affinity.Soft && a.req.Pin == nil
 }
 
 // awaitSession waits until the session's initialiser has bound it or given up.
@@ -100,13 +105,16 @@ func (p *Partition) steer(a *attempt) (again bool, err error) {
 		return false, nil // steered by somebody who is not here: the policy chooses
 	}
 	m := a.view.byID[target.Worker.ID]
+	if a.req.Pin != nil {
+		return false, a.pinAgainst(target, m)
+	}
 	switch {
 	case m == nil || m.generation != target.Generation || m.lifecycle != Ready || !slices.Contains(m.record.Ranks(), target.Worker.Rank),
 		a.failedOn(target), p.core.inhibited.Load().holds(m, time.Now()):
 		a.hold.Rebind(time.Now())
-		a.bound = nil
+		a.bound, a.exclusive = nil, false
 		return true, nil
-	case a.req.Allow != nil && !a.allowed[a.view.index(m)]:
+	case a.exclusive && a.req.Allow != nil && !a.allowed[a.view.index(m)]:
 		return false, &Error{
 			Code: CodeSessionBound, Field: "allow",
 			Message: fmt.Sprintf("the session is bound to worker %q, which is not in the allow-set", m.record.Name),
@@ -115,8 +123,20 @@ func (p *Partition) steer(a *attempt) (again bool, err error) {
 	// The request asks for what the session's worker lacks: it goes elsewhere and
 	// the session stays.
 	a.hold.Abandon(time.Now())
-	a.bound = nil
+	a.bound, a.exclusive, a.unsteered = nil, false, true
 	return false, nil
+}
+
+// pinAgainst refuses a pin to another worker than the one that the session is
+// bound to and that could serve it.
+func (a *attempt) pinAgainst(target *affinity.Target, m *member) error {
+	if m == nil || m.generation != target.Generation || m.lifecycle != Ready {
+		return nil
+	}
+	return &Error{
+		Code: CodeSessionBound, Field: "pin",
+		Message: fmt.Sprintf("the session is bound to worker %q, not to the pinned %s", m.record.Name, a.req.Pin),
+	}
 }
 
 // failedOn tells whether this request has failed on the target's worker.
@@ -153,5 +173,14 @@ func (a *attempt) targeted(t *Pin) *affinity.Target {
 // followsSession tells whether the session's worker is the choice, without the
 // policy being asked.
 func (p *Partition) followsSession(a *attempt) bool {
-	return a.boundRow >= 0 && (a.req.Target != nil || !p.core.cfg.Affinity.Soft)
+	return a.boundRow >= 0 && (a.req.Target != nil || a.exclusive)
+}
+
+// dropSessions forgets the bindings to workers and ranks that have left.
+func (p *Partition) dropSessions() {
+	v := p.view.Load()
+	p.sessions.Drop(func(t affinity.Target) bool {
+		m := v.byID[t.Worker.ID]
+		return m == nil || m.generation != t.Generation || !slices.Contains(m.record.Ranks(), t.Worker.Rank)
+	})
 }
