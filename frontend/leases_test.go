@@ -193,6 +193,12 @@ func TestLeaseScanIsBounded(t *testing.T) {
 	}
 }
 
+func TestAClientIsToldOfAnExpiredLeaseWhereItStillCanBe(t *testing.T) {
+	if a := frontend.AnswerTo(frontend.ErrSilent); a.Status != 504 || a.Code != "worker_timeout" || a.Message == frontend.ErrSilent.Error() {
+		t.Errorf("%+v", a)
+	}
+}
+
 // shortScan is short for a test, yet longer than a busy machine's stalls.
 const shortScan = 200 * time.Millisecond
 
