@@ -2,7 +2,6 @@ package frontend
 
 import (
 	"errors"
-	"net/http"
 	"strconv"
 	"time"
 
@@ -98,11 +97,11 @@ const longestRefusal = time.Hour
 // retryAfterOf reads Retry-After, in seconds or as a date; 0 for none, and for
 // one that cannot be read or has passed.
 func retryAfterOf(h *fasthttp.ResponseHeader, now time.Time) time.Duration {
-	v := string(h.Peek(fasthttp.HeaderRetryAfter))
-	if n, err := strconv.ParseUint(v, 10, 64); err == nil {
+	v := h.Peek(fasthttp.HeaderRetryAfter)
+	if n, err := strconv.ParseUint(string(v), 10, 64); err == nil {
 		return time.Duration(min(n, uint64(longestRefusal/time.Second))) * time.Second
 	}
-	at, err := http.ParseTime(v)
+	at, err := fasthttp.ParseHTTPDate(v)
 	if err != nil {
 		return 0
 	}
