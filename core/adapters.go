@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/routerd/routerd/core/lora"
+	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/plugins/abi"
 )
@@ -240,12 +241,31 @@ type adaptersNoted struct {
 	use    adapterUse // of the request's adapter
 }
 
+// replicas counts where the request's adapter is and should be.
+func (a *attempt) replicas(t *adapterTable) (n policy.Adapter) {
+	if t != nil {
+		set, _, _ := t.allocation.Of(a.req.Adapter)
+		n.Wanted = len(set)
+	}
+	for _, m := range a.view.members {
+		switch t.state(m, a.req.Adapter) {
+		case lora.Loaded:
+			n.Loaded++
+		case lora.Loading:
+			n.Loading++
+		case lora.Absent:
+		}
+	}
+	return n
+}
+
 // fillAdapters writes what is known of the request's adapter on each candidate.
 func (a *attempt) fillAdapters(now time.Time) {
 	if a.req.Adapter == "" {
 		return
 	}
 	t := a.placed
+	a.table.Adapter = a.replicas(t)
 	at := func(f func(*viewRow, *adaptersNoted) (float64, bool)) func(*viewRow) (float64, bool) {
 		i := -1
 		return func(r *viewRow) (float64, bool) { i++; return f(r, &a.inUse[i]) }

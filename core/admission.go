@@ -32,6 +32,7 @@ type waiting struct {
 	rows   []int32 // of seen: who may serve it
 	seen   *view
 	looked time.Time // when the index was last asked
+	waited time.Duration
 }
 
 type waitState uint8
@@ -248,7 +249,9 @@ func (a *attempt) beginWait(class *queue.Class) {
 // request is never dispatched.
 func (p *Partition) await(ctx context.Context, a *attempt) error {
 	w := &a.waiting
-	limit := time.NewTimer(time.Until(w.limit))
+	began := time.Now()
+	defer func() { w.waited += time.Since(began) }()
+	limit := time.NewTimer(w.limit.Sub(began))
 	defer limit.Stop()
 	var err error
 	select {

@@ -33,6 +33,7 @@ func (a *attempt) fill(ctx context.Context, p *Partition, set policy.ColumnSet) 
 	if a.conflicts > 0 && !a.waiting.since.IsZero() {
 		t.Flags |= uint32(abi.FlagDequeuedAgain)
 	}
+	t.SetPrefix(p.blockSize, a.sequences)
 	copy(t.Rows, a.workers)
 	now := time.Now()
 	a.fillCache(p)

@@ -16,7 +16,7 @@ func (p *Partition) report(a *attempt, sel *Selection, err error) {
 	elapsed := time.Since(a.started)
 	e := DecisionEvent{
 		Partition: p.key, Kind: a.req.Kind, Surface: a.req.Surface, Policy: a.asked.policy, Revision: a.asked.revision, Canary: a.asked.canary,
-		Candidates: len(a.rows), Conflicts: a.conflicts, Turn: a.tookTurn, Fuel: a.asked.fuel, Elapsed: elapsed, Deciding: a.asked.deciding,
+		Candidates: len(a.rows), Conflicts: a.conflicts, Turn: a.tookTurn, Fuel: a.asked.fuel, Elapsed: elapsed, Waited: a.waiting.waited, Deciding: a.asked.deciding,
 	}
 	if a.asked.policy != "" {
 		if f := a.decision.Fault; f != nil {

@@ -122,6 +122,9 @@ type DecisionEvent struct {
 	Fuel     uint64
 	Deciding time.Duration
 	Elapsed  time.Duration
+	// Waited is the part of Elapsed in which the request waited for a rank that is
+	// not busy, or for its session.
+	Waited time.Duration
 	// CachedBest and CachedSelected are the prompt tokens that the best eligible
 	// worker and the selected one need not prefill, both 0 where the index was not
 	// asked. LoadSpread is by how many active requests the busiest eligible rank is

@@ -71,7 +71,9 @@ func (p *Partition) awaitSession(ctx context.Context, a *attempt) error {
 		w.state = held
 	}
 	p.mu.Unlock()
-	limit := time.NewTimer(time.Until(w.limit))
+	began := time.Now()
+	defer func() { w.waited += time.Since(began) }()
+	limit := time.NewTimer(w.limit.Sub(began))
 	defer limit.Stop()
 	select {
 	case <-a.hold.Changed():

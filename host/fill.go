@@ -98,12 +98,15 @@ func (f *filler) fill(in *instance, t *policy.Table, mask []byte) {
 	in.last = n
 }
 
-// fillAdapter writes the adapter block. What a host does not know of an adapter
-// is 0.
+// fillAdapter writes the adapter block. What a host does not know of an adapter,
+// its rank and size, is 0.
 func (f *filler) fillAdapter(block []float64, t *policy.Table, named bool) {
 	clear(block[:abi.AdapterSize/8])
 	if named {
 		block[abi.AdapterID/8] = t.Field(abi.FieldAdapter)
+		block[abi.AdapterReplicasWanted/8] = float64(t.Adapter.Wanted)
+		block[abi.AdapterReplicasLoaded/8] = float64(t.Adapter.Loaded)
+		block[abi.AdapterReplicasComing/8] = float64(t.Adapter.Loading)
 	}
 }
 

@@ -312,6 +312,23 @@ func TestAPickerSeesTheTotals(t *testing.T) {
 	}
 }
 
+func TestTheAdapterBlockCountsReplicas(t *testing.T) {
+	// The score is 100 × wanted + 10 × loaded + loading.
+	part := func(offset uint64, times float64) Code {
+		return Cat(Get(0), Get(0), Load32(abi.OffAdapter), Op(I32Add), LoadF64(offset), F64(times), Op(F64Mul))
+	}
+	sum := Cat(part(abi.AdapterReplicasWanted, 100), part(abi.AdapterReplicasLoaded, 10), Op(F64Add), part(abi.AdapterReplicasComing, 1), Op(F64Add))
+	g := Guest{Kinds: []string{"lora-scorer"}, Lora: Constant(sum)}
+	s := staged[policy.Scorer](t, newRuntime(t), abi.KindLoraScorer, g.Bytes(), "")
+	tab := table(s, 2)
+	tab.SetField(abi.FieldHasLora, 1)
+	tab.SetField(abi.FieldAdapter, 7)
+	tab.Adapter = policy.Adapter{Wanted: 3, Loaded: 2, Loading: 1}
+	if got, _ := scoresOf(t, s, tab); got[0] != 321 {
+		t.Errorf("got %v, want 321", got[0])
+	}
+}
+
 func TestAdapterBlockIsThereForRequestsWithAnAdapter(t *testing.T) {
 	// The score is the adapter's id, or -1 without a block.
 	body := Cat(

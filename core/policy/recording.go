@@ -19,6 +19,7 @@ type Recording struct {
 	seed      uint64
 	sequence  uint64
 	flags     uint32
+	adapter   Adapter
 	overrides map[string]json.RawMessage
 	headers   []headerField
 	prefix    []kvcache.SequenceHash
@@ -36,6 +37,7 @@ func (r *Recording) Take(t *Table) {
 	n := t.Len()
 	r.rows = append(r.rows[:0], t.Rows...)
 	r.partition, r.seed, r.sequence, r.flags = t.Partition, t.Seed, t.Sequence, t.Flags
+	r.adapter = t.Adapter
 	r.overrides = nil
 	if len(t.Overrides) > 0 {
 		r.overrides = maps.Clone(t.Overrides)
@@ -63,7 +65,7 @@ func (r *Recording) Table(t *Table, set ColumnSet) (lacking []string) {
 	copy(t.Rows, r.rows)
 	t.Partition, t.Seed, t.Sequence, t.Flags, t.Overrides = r.partition, r.seed, r.sequence, r.flags, r.overrides
 	t.headers = append(t.headers[:0], r.headers...)
-	t.prefix, t.blockSize = r.prefix, r.blockSize
+	t.prefix, t.blockSize, t.Adapter = r.prefix, r.blockSize, r.adapter
 	t.fields = r.fields
 	for _, name := range set.Names() {
 		at, ok := r.column(name)

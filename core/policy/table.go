@@ -92,6 +92,9 @@ type Table struct {
 	Overrides map[string]json.RawMessage
 	// Partition is where the decision is made.
 	Partition fleet.PartitionKey
+	// Adapter is what is known of the request's adapter over all workers of the
+	// partition.
+	Adapter Adapter
 	// Quiet says that nothing is to be seen of the calls outside: a shadow, a
 	// replay, a probe. Stages drop their effects.
 	Quiet bool
@@ -106,13 +109,17 @@ type Table struct {
 	fields    [abi.NumFields]float64
 }
 
+// Adapter counts the workers that should have an adapter loaded, that have and
+// that are loading it.
+type Adapter struct{ Wanted, Loaded, Loading int }
+
 // Reset prepares the table for n rows with the given columns, all cells missing,
 // and zeroes the fields.
 func (t *Table) Reset(n int, set ColumnSet) {
 	t.Rows = slices.Grow(t.Rows[:0], n)[:n]
 	clear(t.Rows)
 	t.Seed, t.Sequence, t.Flags, t.Overrides = 0, 0, 0, nil
-	t.Partition, t.Quiet = fleet.PartitionKey{}, false
+	t.Partition, t.Adapter, t.Quiet = fleet.PartitionKey{}, Adapter{}, false
 	t.mask, t.headers, t.prefix = nil, t.headers[:0], nil
 	t.set = set
 	t.fields = [abi.NumFields]float64{}
