@@ -122,6 +122,12 @@ type world struct {
 
 func newWorld(t testing.TB, spec policy.Spec, src policy.StageSource, change ...func(*core.Config)) *world {
 	t.Helper()
+	return newWorldIn(t, core.SelectionHost{}, spec, src, change...)
+}
+
+// newWorldIn is newWorld in a host of the test's.
+func newWorldIn(t testing.TB, host core.SelectionHost, spec policy.Spec, src policy.StageSource, change ...func(*core.Config)) *world {
+	t.Helper()
 	seed := uint64(1)
 	cfg := core.DefaultConfig()
 	cfg.Seed = &seed
@@ -133,7 +139,8 @@ func newWorld(t testing.TB, spec policy.Spec, src policy.StageSource, change ...
 	}
 	w := &world{policies: &policies{}, cache: newCache(), heard: &heard{}}
 	w.policies.handle = handleOf(t, revisionOf(t, "default", 1, spec, src))
-	w.SelectionCore = core.New(cfg, core.SelectionHost{Telemetry: w.heard}, w.policies, w.cache, slog.New(slog.DiscardHandler))
+	host.Telemetry = w.heard
+	w.SelectionCore = core.New(cfg, host, w.policies, w.cache, slog.New(slog.DiscardHandler))
 	return w
 }
 

@@ -2,8 +2,6 @@ package core_test
 
 import (
 	"cmp"
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -18,7 +16,6 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"github.com/routerd/routerd/core"
-	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/core/reserve"
 	"github.com/routerd/routerd/fleet"
 )
@@ -33,9 +30,10 @@ func TestStories(t *testing.T) {
 	for _, path := range paths {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &story{t: t, held: map[string]*core.Selection{}, members: map[string]core.Member{}}
-				s.world = newWorld(t, use("builtin:kv-aware"), nil)
+				s := &story{t: t}
+				s.start(core.DefaultConfig())
 				datadriven.RunTest(t, path, s.run)
+				s.end()
 			})
 		})
 	}
@@ -45,9 +43,11 @@ func TestStories(t *testing.T) {
 type story struct {
 	t       *testing.T
 	world   *world
+	around  *surroundings
+	gate    *gate
 	held    map[string]*core.Selection
 	members map[string]core.Member
-	number  int
+	asked   map[string]*asking
 }
 
 func (s *story) run(t *testing.T, d *datadriven.TestData) string {
@@ -67,6 +67,12 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		"released":     s.released,
 		"inhibit":      s.onWorker((*core.SelectionCore).Inhibit), "reached": s.onWorker((*core.SelectionCore).Reached),
 		"least-loaded": s.leastLoaded,
+		"config":       s.config, "shut-gate": s.shutGate, "open-gate": s.openGate,
+		"go": s.beside, "settle": s.settle, "cancel": s.cancel, "waiting": s.waiting, "tick": s.tick,
+		"reserve": s.reserve, "prefill-complete-id": s.prefillCompleteID, "output-block": s.outputBlock, "free-id": s.freeID,
+		"bindings": s.bindings, "sessions": s.sessions, "binding-event": s.bindingEvent,
+		"refused": s.refused, "report": s.report, "rule-out": s.ruleOut, "shared": s.shared, "replicated": s.replicated,
+		"adapter-state": s.adapterState, "plan-adapters": s.planAdapters,
 	}
 	f := commands[d.Cmd]
 	if f == nil {
@@ -83,6 +89,16 @@ func arg(d *datadriven.TestData, key, def string) string {
 		}
 	}
 	return def
+}
+
+// pairs reads values like zone:a.
+func pairs(values []string) map[string]string {
+	out := map[string]string{}
+	for _, v := range values {
+		key, value, _ := strings.Cut(v, ":")
+		out[key] = value
+	}
+	return out
 }
 
 func number(s string) int {
@@ -130,11 +146,29 @@ func (s *story) addWorker(d *datadriven.TestData) string {
 			m.Reasons = []string{value}
 		case "label":
 			rec.Labels = map[string]string{"zone": value}
-		case "adapter":
-			rec.Adapters = []fleet.Adapter{{Name: value}}
+		case "labels":
+			rec.Labels = pairs(a.Vals)
+		case "taints":
+			rec.Taints = slices.DeleteFunc(a.Vals, func(v string) bool { return v == "" })
+		case "start":
+			rec.DPStart = number(value)
+		case "batch":
+			rec.MaxBatchedTokens = number(value)
+		case "kv":
+			rec.TotalKVBlocks = number(value)
+		case "adapter", "adapters":
+			rec.Adapters = nil
+			for _, v := range a.Vals {
+				rec.Adapters = append(rec.Adapters, fleet.Adapter{Name: v})
+			}
 		}
 	}
 	blockSize := number(arg(d, "block", "16"))
+	if d.HasArg("block") {
+		m.BlockSize = blockSize
+	} else if p := s.partition(rec.Partition()); p != nil {
+		blockSize = p.BlockSize
+	}
 	m.BlockSize = blockSize
 	if err := s.world.Prepare(s.t.Context(), rec.Partition(), blockSize); err != nil {
 		return "error: " + err.Error()
@@ -144,6 +178,16 @@ func (s *story) addWorker(d *datadriven.TestData) string {
 	}
 	s.members[name] = m
 	return "ok"
+}
+
+// partition is the partition of a key, nil when there is none.
+func (s *story) partition(key fleet.PartitionKey) *core.PartitionView {
+	for _, p := range s.world.Partitions() {
+		if p.Key() == key {
+			return &p
+		}
+	}
+	return nil
 }
 
 func (s *story) removeWorker(d *datadriven.TestData) string {
@@ -184,56 +228,6 @@ func tokens(script string) []uint32 {
 		out = append(out, prompt(text[0], number(n))...)
 	}
 	return out
-}
-
-func (s *story) selectBy(kind core.Kind) func(*datadriven.TestData) string {
-	return func(d *datadriven.TestData) string {
-		s.number++
-		req := &core.Request{
-			Kind: kind, SelectionID: arg(d, "id", ""), Surface: "test", Adapter: arg(d, "adapter", ""),
-			Partition: fleet.PartitionKey{Model: arg(d, "model", "m1"), Group: arg(d, "group", "")},
-			Session:   arg(d, "session", ""), RequestID: arg(d, "request", ""), Class: arg(d, "class", ""),
-		}
-		if p := arg(d, "prompt", ""); p != "" {
-			req.Prompt.Tokens = tokens(p)
-		}
-		req.Prompt.Count, req.Prompt.More = number(arg(d, "count", "0")), number(arg(d, "more", "0"))
-		if pin := arg(d, "pin", ""); pin != "" {
-			name, rank, ranked := strings.Cut(pin, "/")
-			req.Pin = &core.Pin{Name: name}
-			if ranked {
-				r := uint32(number(rank))
-				req.Pin.Rank = &r
-			}
-		}
-		if d.HasArg("allow") {
-			req.Allow = strings.FieldsFunc(arg(d, "allow", ""), func(r rune) bool { return r == ',' })
-			if req.Allow == nil {
-				req.Allow = []string{}
-			}
-		}
-		if x := arg(d, "exclude", ""); x != "" {
-			req.Exclude = []fleet.Worker{{ID: fleet.IDFromName(x)}}
-		}
-		if o := arg(d, "override", ""); o != "" {
-			name, value, _ := strings.Cut(o, ":")
-			req.Overrides = map[string]json.RawMessage{name: json.RawMessage(value)}
-		}
-		ctx := s.t.Context()
-		if d.HasArg("cancelled") {
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithCancel(ctx)
-			cancel()
-		}
-		sel, err := s.world.Select(ctx, req)
-		if err != nil {
-			return failure(err)
-		}
-		if sel.Reservation != nil {
-			s.held[sel.ID] = sel
-		}
-		return fmt.Sprintf("%s/%d by %s overlap %d", sel.Name, sel.Worker.Rank, sel.By, sel.Overlap.Device)
-	}
 }
 
 func failure(err error) string {
@@ -294,33 +288,12 @@ func (s *story) clear(d *datadriven.TestData) string {
 	return "ok"
 }
 
-func (s *story) models(d *datadriven.TestData) string {
-	var b strings.Builder
-	for _, m := range s.world.Models(arg(d, "group", "")) {
-		fmt.Fprintf(&b, "%s %s\n", m.ID, cmp.Or(m.Parent, "-"))
-	}
-	return cmp.Or(b.String(), "none")
-}
-
 func (s *story) resolve(d *datadriven.TestData) string {
 	key, adapter, ok := s.world.ResolveModel(names(d)[0], arg(d, "group", ""))
 	if !ok {
 		return "not found"
 	}
 	return fmt.Sprintf("%s adapter %q", key, adapter)
-}
-
-// policy publishes the specification in the input.
-func (s *story) policy(d *datadriven.TestData) string {
-	spec, err := policy.ParseSpec([]byte(d.Input))
-	if err != nil {
-		return "error: " + err.Error()
-	}
-	rev := revisionOf(s.t, arg(d, "name", "default"), number(arg(d, "revision", "2")), spec, nil)
-	if err := s.world.policies.handle.Publish(rev); err != nil {
-		return "error: " + err.Error()
-	}
-	return "ok"
 }
 
 func (s *story) decision(d *datadriven.TestData) string {
@@ -352,15 +325,6 @@ func (s *story) partitions(*datadriven.TestData) string {
 		}
 	}
 	return b.String()
-}
-
-func (s *story) advance(d *datadriven.TestData) string {
-	by, err := time.ParseDuration(names(d)[0])
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	<-time.After(by)
-	return "ok"
 }
 
 func (s *story) released(*datadriven.TestData) string {

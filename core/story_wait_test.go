@@ -1,0 +1,172 @@
+package core_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/routerd/routerd/core"
+	"github.com/routerd/routerd/core/reserve"
+	"github.com/routerd/routerd/fleet"
+)
+
+// asking is a selection that runs beside the story.
+type asking struct {
+	cancel context.CancelFunc
+	done   chan struct{} // closed when it has ended
+	told   bool
+	sel    *core.Selection
+	err    error
+}
+
+// ended tells whether the selection has ended; what it booked is held then.
+func (s *story) ended(a *asking) bool {
+	select {
+	case <-a.done:
+	default:
+		return false
+	}
+	if a.sel != nil && a.sel.Reservation != nil && !a.told {
+		s.held[a.sel.ID] = a.sel
+	}
+	a.told = true
+	return true
+}
+
+func (a *asking) answer() string {
+	if a.err != nil {
+		return failure(a.err)
+	}
+	return chosen(a.sel)
+}
+
+// beside starts a selection that the story does not wait for: "go NAME book …"
+// answers how it ended or that it waits.
+func (s *story) beside(d *datadriven.TestData) string {
+	kinds := map[string]core.Kind{"book": core.Book, "query": core.Query, "advisory": core.Advisory}
+	n := names(d)
+	req, limit := s.request(d, kinds[n[1]])
+	ctx, cancel := context.WithCancel(s.t.Context())
+	if limit > 0 {
+		ctx, cancel = context.WithTimeout(s.t.Context(), limit)
+	}
+	a := &asking{cancel: cancel, done: make(chan struct{})}
+	s.asked[n[0]] = a
+	world := s.world
+	go func() {
+		defer close(a.done)
+		a.sel, a.err = world.Select(ctx, req)
+	}()
+	synctest.Wait()
+	if s.ended(a) {
+		return a.answer()
+	}
+	return "waits"
+}
+
+// settle lets everything happen that can without time passing and answers how
+// those ended who have meanwhile, by name.
+func (s *story) settle(*datadriven.TestData) string {
+	synctest.Wait()
+	var lines []string
+	for name, a := range s.asked {
+		if !a.told && s.ended(a) {
+			lines = append(lines, name+": "+a.answer())
+		}
+	}
+	slices.Sort(lines)
+	return cmp.Or(strings.Join(lines, "\n"), "nobody")
+}
+
+// cancel gives up the selections that it names.
+func (s *story) cancel(d *datadriven.TestData) string {
+	for _, name := range names(d) {
+		s.asked[name].cancel()
+	}
+	return s.settle(nil)
+}
+
+// waiting tells what waits in each class.
+func (s *story) waiting(d *datadriven.TestData) string {
+	st := s.world.StandingOf(fleet.PartitionKey{Model: arg(d, "model", "m1")})
+	var b strings.Builder
+	for _, c := range st.Classes {
+		if c.Requests > 0 {
+			fmt.Fprintf(&b, "%s: %d requests %d tokens\n", c.Name, c.Requests, c.Tokens)
+		}
+	}
+	if st.Granted > 0 {
+		fmt.Fprintf(&b, "granted %d\n", st.Granted)
+	}
+	return cmp.Or(b.String(), "nobody")
+}
+
+// tick does what waits for time alone to pass.
+func (s *story) tick(*datadriven.TestData) string {
+	out := fmt.Sprintf("expired %d", s.world.Tick(time.Now()))
+	if more := s.settle(nil); more != "nobody" {
+		out += "\n" + more
+	}
+	return out
+}
+
+func (s *story) advance(d *datadriven.TestData) string {
+	by, err := time.ParseDuration(names(d)[0])
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	<-time.After(by)
+	if more := s.settle(nil); more != "nobody" {
+		return more
+	}
+	return "ok"
+}
+
+// end gives up and frees all that there is; nothing may be left then.
+func (s *story) end() {
+	if s.world == nil {
+		return
+	}
+	s.gate.lift()
+	for _, a := range s.asked {
+		a.cancel()
+	}
+	synctest.Wait()
+	for name, a := range s.asked {
+		if !s.ended(a) {
+			s.t.Fatalf("%s waits though it was given up", name)
+		}
+	}
+	for _, sel := range s.held {
+		sel.Reservation.Release(reserve.Outcome{Kind: reserve.Completed})
+	}
+	if msg := s.world.leftOver(); msg != "" {
+		s.t.Error(msg)
+	}
+}
+
+// leftOver tells what a world holds in which everything has ended; empty for
+// nothing.
+func (w *world) leftOver() string {
+	for name, l := range w.loads() {
+		if l != (core.LoadView{}) {
+			return fmt.Sprintf("left over at the end: %s has %+v", name, l)
+		}
+	}
+	if n := w.Reservations(); n != 0 {
+		return fmt.Sprintf("left over at the end: %d reservations", n)
+	}
+	for _, p := range w.Partitions() {
+		st := w.StandingOf(p.Key())
+		if st.Waiting != 0 || st.Granted != 0 || st.Sessions.Leases != 0 || st.Sessions.Initialising != 0 {
+			return fmt.Sprintf("left over at the end: in %s %+v", p.Key(), st)
+		}
+	}
+	return ""
+}
