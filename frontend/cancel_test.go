@@ -152,7 +152,7 @@ func TestD3_AnAbortedStreamNeverMixesWithTheNextAnswer(t *testing.T) {
 }
 
 func TestD4_ASlowReaderCostsLittleMemoryAndNobodyElse(t *testing.T) {
-	const size = 8 << 20 // the small size
+	const size = 24 << 20 // the small size, above what the system's buffers take
 	sent := make(chan struct{})
 	w := start(t)
 	w.join(t, "big", serve(t, func(p *peer) {
@@ -168,8 +168,11 @@ func TestD4_ASlowReaderCostsLittleMemoryAndNobodyElse(t *testing.T) {
 		close(sent)
 	}).url)
 	w.join(t, "small", answering(t, plain("{}")).url)
-	nc := w.raw(t, post(chatPath, `{"model":"m","stream":true,"messages":[]}`, "x-routerd-pin: big"))
-	_ = nc.(*net.TCPConn).SetReadBuffer(16 << 10)
+	nc := w.raw(t, "")
+	_ = nc.(*net.TCPConn).SetReadBuffer(16 << 10) // first, or it grows by itself
+	if _, err := io.WriteString(nc, post(chatPath, `{"model":"m","stream":true,"messages":[]}`, "x-routerd-pin: big")); err != nil {
+		t.Fatal(err)
+	}
 	readUntil(t, nc, "xxx")
 	before := heap()
 	var wg sync.WaitGroup
