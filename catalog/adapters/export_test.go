@@ -1,0 +1,17 @@
+package adapters
+
+import "time"
+
+// Hurry makes a manager that is not running yet fast enough for a test.
+func Hurry(m *Manager) {
+	m.pace = pace{
+		step: 20 * time.Millisecond, patience: 50 * time.Millisecond, poll: 2 * time.Millisecond,
+		firstWait: 10 * time.Millisecond, lastWait: 40 * time.Millisecond,
+	}
+}
+
+// NamesIn reads the answer of /v1/models, Message an engine's refusal.
+var (
+	NamesIn = namesIn
+	Message = message
+)
