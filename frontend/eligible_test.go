@@ -48,15 +48,17 @@ func (p *prefers) Score(_ context.Context, t *policy.Table, scores []float64, _ 
 }
 
 func TestM10_AnEjectedWorkerGetsNothingWhateverAsksForIt(t *testing.T) {
-	for name, picker := range map[string]*policy.PickerSpec{
-		"best":     nil,
-		"by draws": {StageSpec: policy.StageSpec{Use: policy.SoftmaxPicker, Config: json.RawMessage(`{"temperature":1}`)}},
-	} {
-		t.Run(name, func(t *testing.T) {
+	draws := &policy.PickerSpec{StageSpec: policy.StageSpec{Use: policy.SoftmaxPicker, Config: json.RawMessage(`{"temperature":1}`)}}
+	for _, c := range []struct {
+		name   string
+		picker *policy.PickerSpec
+		soft   bool
+	}{{"best", nil, false}, {"by draws", draws, false}, {"soft affinity", nil, true}} {
+		t.Run(c.name, func(t *testing.T) {
 			p := &prefers{}
 			w := start(t, sticky, func(s *setup) {
 				s.policy, s.stages = scoring("module:prefers"), p
-				s.policy.Picker, s.policy.Fallback = picker, "builtin:least-load"
+				s.policy.Picker, s.policy.Fallback, s.core.Affinity.Soft = c.picker, "builtin:least-load", c.soft
 			})
 			var workers [2]*worker
 			for i, name := range []string{"w1", "w2"} {
