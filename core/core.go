@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -94,6 +95,9 @@ type SelectionCore struct {
 
 	seed      atomic.Pointer[uint64] // nil draws at random
 	turnLimit atomic.Int64           // ns
+	overload  atomic.Pointer[load.Overload]
+	queueing  atomic.Pointer[queue.Config]
+	soft      atomic.Bool // sessions are advice
 
 	reservations reserve.Book
 	pending      *reserve.Pending[*chosen]
@@ -110,7 +114,7 @@ type SelectionCore struct {
 	refusals  atomic.Pointer[refusals]    // nil when nobody refuses
 	preparing map[fleet.PartitionKey]chan struct{}
 	prepared  map[fleet.PartitionKey]*Partition
-	rules     uint64 // counts the changes of rules
+	rules     uint64 // counts the changes of rules and of queueing
 }
 
 // New makes a core without workers. cfg must be valid; a nil log discards.
@@ -130,18 +134,46 @@ func New(cfg Config, host SelectionHost, policies SelectionPolicySource, index K
 	c.directory.Store(&directory{})
 	c.seed.Store(cfg.Seed)
 	c.turnLimit.Store(int64(cfg.TurnLimit))
+	c.overload.Store(&cfg.Overload)
+	c.queueing.Store(&cfg.Queue)
+	c.soft.Store(cfg.Affinity.Soft)
 	return c
 }
 
-// Configure takes the seed and the turn limit of cfg over for the requests that
-// begin from now on; the rest of it is fixed from New on.
+// Configure takes over of cfg what may change while the core runs: the seed and
+// the turn limit for the requests that begin from now on, Queue, Overload and
+// Affinity.Soft for all, those that wait included; who may go by the new bounds
+// goes at once. The rest of it is fixed from New on.
 func (c *SelectionCore) Configure(cfg Config) error {
 	if err := cfg.Validate(); err != nil {
 		return err
 	}
 	c.seed.Store(cfg.Seed)
 	c.turnLimit.Store(int64(cfg.TurnLimit))
+	c.soft.Store(cfg.Affinity.Soft)
+	c.members.Lock()
+	defer c.members.Unlock()
+	c.overload.Store(&cfg.Overload)
+	same := reflect.DeepEqual(*c.queueing.Load(), cfg.Queue)
+	if !same {
+		c.rules++ // whoever prepares a partition right now makes it again
+		c.queueing.Store(&cfg.Queue)
+	}
+	for _, p := range c.allPartitions() {
+		p.reconfigure(cfg.Queue, same)
+	}
 	return nil
+}
+
+// reconfigure lets go on who may by the new bounds. A queue that is the same
+// stays as it is.
+func (p *Partition) reconfigure(cfg queue.Config, same bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !same {
+		p.queue.Configure(cfg)
+	}
+	p.pump()
 }
 
 // Decisions are the records of the last decisions.

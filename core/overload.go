@@ -34,7 +34,7 @@ type rankReport struct {
 // the engine's report together, without a report by ours alone, until an interval
 // was clean. mu must be held.
 func (p *Partition) overloaded(r *viewRow, now time.Time) bool {
-	limit := &p.core.cfg.Overload
+	limit := p.core.overload.Load()
 	if !limit.Enabled() {
 		return false
 	}

@@ -61,7 +61,7 @@ func newPartition(c *SelectionCore, key fleet.PartitionKey, blockSize int, r *ru
 		core: c, key: key, blockSize: blockSize, index: index, created: time.Now(),
 		salt: xxh3.HashString(key.String()), slotOf: map[fleet.Worker]load.Slot{},
 		sessions: affinity.New(c.cfg.Affinity), tracker: load.NewTracker(c.cfg.Estimator),
-		queue: queue.New(c.cfg.Queue), grants: map[string]int{},
+		queue: queue.New(*c.queueing.Load()), grants: map[string]int{},
 		allocator: lora.NewAllocator(lora.DefaultAllocatorConfig()), uses: map[adapterOn]*adapterUse{},
 	}
 	p.ruling.Store(r)
@@ -184,7 +184,7 @@ func (p *Partition) projectLoad(a *attempt) (done bool, err error) {
 	}
 	p.keepReports(a)
 	clear(a.overloaded)
-	if p.core.cfg.Overload.Enabled() {
+	if p.core.overload.Load().Enabled() {
 		if err := p.dropOverloaded(a, now); err != nil {
 			return false, err
 		}

@@ -162,7 +162,7 @@ func (k *chosen) book(c *SelectionCore, b *Booking) (*Selection, error) {
 	if k.session != "" {
 		hold = p.sessions.Take(k.session, now)
 	}
-	if hold.State() == affinity.Bound && hold.Target() != target && !p.core.cfg.Affinity.Soft {
+	if hold.State() == affinity.Bound && hold.Target() != target && !p.core.soft.Load() {
 		if m := p.view.Load().byID[hold.Target().Worker.ID]; m != nil && m.generation == hold.Target().Generation {
 			hold.Abandon(now)
 			claim.Abandon()

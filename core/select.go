@@ -126,7 +126,7 @@ func (p *Partition) refresh(a *attempt) {
 	if w.since.IsZero() {
 		return
 	}
-	after := p.core.cfg.Queue.RefreshAfter
+	after := p.core.queueing.Load().RefreshAfter
 	if now := time.Now(); after > 0 && now.Sub(w.looked) >= after {
 		w.looked, a.view = now, nil
 	}

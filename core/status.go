@@ -2,8 +2,10 @@ package core
 
 import (
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/routerd/routerd/core/affinity"
 	"github.com/routerd/routerd/core/load"
 	"github.com/routerd/routerd/fleet"
 )
@@ -15,6 +17,67 @@ type PartitionView struct {
 	BlockSize int        `json:"block_size"`
 	Policy    PolicyRef  `json:"policy"`
 	Ranks     []RankView `json:"ranks"`
+	// Queue has every class, by name, also those in which nothing waits.
+	Queue    []QueueView  `json:"queue"`
+	Sessions SessionsView `json:"sessions"`
+}
+
+// QueueView is what waits in a class of a partition: requests that wait for a
+// rank, or for their session's first request, and their prompt tokens.
+type QueueView struct {
+	Class    string `json:"class"`
+	Requests int    `json:"requests"`
+	Tokens   int64  `json:"tokens"`
+}
+
+// SessionsView counts the sessions of a partition: those that are bound to a
+// worker, those whose first request is being decided, and the requests and
+// bookings that keep bindings.
+type SessionsView struct {
+	Bound        int `json:"bound"`
+	Initialising int `json:"initialising"`
+	Leases       int `json:"leases"`
+}
+
+// Stats is what the core holds and what became of sessions, for metrics.
+type Stats struct {
+	// Reservations are live ones, Pending selections that wait for their booking
+	// and PendingBytes what these hold in memory.
+	Reservations, Pending int
+	PendingBytes          int64
+	// Partitions are by model and group.
+	Partitions []PartitionStats
+}
+
+// PartitionStats is what one partition holds.
+type PartitionStats struct {
+	Key      fleet.PartitionKey
+	Queue    []QueueView // every class, by name
+	Sessions affinity.Stats
+}
+
+// Stats counts what there is now. Partitions are looked at one after another. The
+// caller owns the result. Safe for concurrent use.
+func (c *SelectionCore) Stats() Stats {
+	s := Stats{Reservations: c.reservations.Len(), Pending: c.pending.Len(), PendingBytes: c.pending.Bytes()}
+	for _, p := range c.directory.Load().ordered() {
+		ps := PartitionStats{Key: p.key, Sessions: p.sessions.Stats()}
+		p.mu.Lock()
+		ps.Queue = p.waitingView()
+		p.mu.Unlock()
+		s.Partitions = append(s.Partitions, ps)
+	}
+	return s
+}
+
+// waitingView is what waits in each class. mu must be held.
+func (p *Partition) waitingView() []QueueView {
+	out := []QueueView{}
+	p.queue.Waiting(func(class string, requests int, tokens int64) {
+		out = append(out, QueueView{class, requests, tokens})
+	})
+	slices.SortFunc(out, func(a, b QueueView) int { return strings.Compare(a.Class, b.Class) })
+	return out
 }
 
 // PolicyRef names a revision of a policy.
@@ -68,9 +131,12 @@ func (c *SelectionCore) Partitions() []PartitionView {
 // status is the view of one partition but its policy.
 func (p *Partition) status() PartitionView {
 	out := PartitionView{Model: p.key.Model, Group: p.key.Group, BlockSize: p.blockSize, Ranks: []RankView{}}
+	sessions := p.sessions.Stats()
+	out.Sessions = SessionsView{Bound: sessions.Bound, Initialising: sessions.Initialising, Leases: sessions.Leases}
 	inhibited, now := p.core.inhibited.Load(), time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	out.Queue = p.waitingView()
 	for _, r := range p.view.Load().rows {
 		l, _ := p.tracker.Load(r.slot, now)
 		out.Ranks = append(out.Ranks, RankView{

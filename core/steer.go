@@ -54,7 +54,7 @@ func (p *Partition) takeSession(ctx context.Context, a *attempt) error {
 // bind notes what the session is bound to. Unless bindings are advice to the
 // policy, the request waits for that rank alone; a pin goes its own way.
 func (p *Partition) bind(a *attempt, target affinity.Target) {
-	a.bound, a.exclusive = &target, !p.core.cfg.Affinity.Soft && a.req.Pin == nil
+	a.bound, a.exclusive = &target, !p.core.soft.Load() && a.req.Pin == nil
 }
 
 // awaitSession waits until the session's initialiser has bound it or given up.
