@@ -199,6 +199,8 @@ func (s *Server) columnsOf(ctx context.Context, pinned policy.Spec) ([]string, e
 			builtin.Scorers = append(builtin.Scorers, native)
 		case kind == abi.KindLoraScorer:
 			builtin.Lora = append(builtin.Lora, native)
+		case kind == abi.KindPolicy:
+			builtin.Policy, builtin.Scorers = pinned.Policy, nil
 		}
 	})
 	normal, err := builtin.Normalised()

@@ -15,6 +15,19 @@ type filler struct {
 	template *template
 	columns  []fillColumn
 	fields   []fillField
+	// Where the module reads prefix_hash and the setting of its depth; -1 for not.
+	prefix, depth int
+}
+
+// depthField is the setting that says how many tokens prefix_hash is of.
+const depthField = abi.ConfigPrefix + "prefix_tokens"
+
+// prefixDepth is a setting of the depth as a number of tokens.
+func prefixDepth(setting float64) int {
+	if setting >= 1 && setting <= policy.MaxPrefixTokens {
+		return int(setting)
+	}
+	return policy.DefaultPrefixTokens
 }
 
 type fillColumn struct {
@@ -33,7 +46,7 @@ type fillField struct {
 }
 
 func newFiller(m *module, c *configuration, l *abi.Layout) *filler {
-	f := &filler{layout: l, template: newTemplate(l.Capacity)}
+	f := &filler{layout: l, template: newTemplate(l.Capacity), prefix: -1, depth: -1}
 	for i, col := range m.manifest.Columns {
 		if l.Columns[i] == 0 {
 			continue
@@ -48,7 +61,13 @@ func newFiller(m *module, c *configuration, l *abi.Layout) *filler {
 		}
 		f.columns = append(f.columns, out)
 	}
-	for _, name := range m.manifest.RequestFields {
+	for i, name := range m.manifest.RequestFields {
+		switch name {
+		case abi.FieldPrefixHash.String():
+			f.prefix = i
+		case depthField:
+			f.depth = i
+		}
 		var out fillField
 		if pointer, ok := abi.ConfigPointer(name); ok {
 			out.config = name
@@ -84,6 +103,9 @@ func (f *filler) fill(in *instance, t *policy.Table, mask []byte) {
 	request := in.f64[l.Request/8:]
 	for i := range f.fields {
 		request[i] = f.fields[i].read(t)
+	}
+	if f.prefix >= 0 && f.depth >= 0 {
+		request[f.prefix] = t.PrefixHash(prefixDepth(request[f.depth]))
 	}
 	for i := range f.columns {
 		c := &f.columns[i]
