@@ -26,7 +26,11 @@ var _ reserve.Booking = (*booking)(nil)
 func (b *booking) PrefillComplete(now time.Time) {
 	p := b.partition
 	p.mu.Lock()
-	p.tracker.PrefillComplete(&b.load, now)
+	if now.IsZero() {
+		p.tracker.Prefilled(&b.load, time.Now())
+	} else {
+		p.tracker.PrefillComplete(&b.load, now)
+	}
 	p.pump()
 	p.mu.Unlock()
 	if host := p.core.host.Replication; host != nil {

@@ -53,7 +53,11 @@ func (x *exchange) feed(p []byte) {
 	x.meter.feed(p)
 	if x.firstAt.IsZero() && (x.meter.count > 0 || !x.meter.events) {
 		x.firstAt = time.Now()
-		x.sel.Reservation.FirstToken(x.firstAt)
+		if x.meter.events {
+			x.sel.Reservation.FirstToken(x.firstAt)
+		} else {
+			x.sel.Reservation.Answered()
+		}
 	}
 	if n := x.meter.newBlocks(); n > 0 {
 		x.sel.Reservation.OutputBlocks(n)

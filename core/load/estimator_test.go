@@ -242,3 +242,21 @@ func wantField(t *testing.T, err error, field string) {
 		t.Errorf("got %v; want an error for field %q", err, field)
 	}
 }
+
+// TestAWholeAnswerTeachesNothing: its first byte comes long after its first
+// token.
+func TestAWholeAnswerTeachesNothing(t *testing.T) {
+	tr := load.NewTracker(load.Estimator{Kind: load.EstimateLearned})
+	s := tr.Add()
+	begin := time.Unix(1000, 0)
+	b := &load.Booking{}
+	tr.Book(b, s, load.Demand{PrefillTokens: 100}, nil, begin)
+	if !tr.Prefilled(b, begin.Add(time.Hour)) || tr.Prefilled(b, begin.Add(time.Hour)) {
+		t.Error("want true, then false")
+	}
+	next := &load.Booking{}
+	tr.Book(next, s, load.Demand{PrefillTokens: 100}, nil, begin.Add(time.Hour))
+	if l, _ := tr.Load(s, begin.Add(2*time.Hour)); l.PrefillTokens != 100 {
+		t.Errorf("got %d tokens an hour later; want 100: no time was learned", l.PrefillTokens)
+	}
+}

@@ -127,14 +127,19 @@ func (t *Tracker) Book(b *Booking, s Slot, d Demand, owner Owner, now time.Time)
 // a learning tracker takes now for the time of its first token. It reports false
 // when that was done before or the booking no longer counts.
 func (t *Tracker) PrefillComplete(b *Booking, now time.Time) bool {
+	if b.live && b.prefill > 0 && t.estimator.Kind == EstimateLearned {
+		t.slots[b.slot].pace.learn(b.booked, now, b.prefill)
+	}
+	return t.Prefilled(b, now)
+}
+
+// Prefilled is PrefillComplete for an answer that came as a whole, of whose first
+// token nobody knows the time: nothing is learned from it.
+func (t *Tracker) Prefilled(b *Booking, now time.Time) bool {
 	if !b.live || b.prefill == 0 {
 		return false
 	}
-	sl := &t.slots[b.slot]
-	if t.estimator.Kind == EstimateLearned {
-		sl.pace.learn(b.booked, now, b.prefill)
-	}
-	sl.prefill.remove(b, now)
+	t.slots[b.slot].prefill.remove(b, now)
 	b.prefill = 0
 	return true
 }

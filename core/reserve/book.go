@@ -36,7 +36,7 @@ type Key struct {
 // concurrent use.
 type Booking interface {
 	// PrefillComplete takes the prompt out of the tokens to be prefilled; called
-	// at most once.
+	// at most once. It was done at now, the zero time where nobody knows when.
 	PrefillComplete(now time.Time)
 	// AddBlocks adds n ≥ 0 blocks that output has filled and then, where fraction
 	// is not nil, gives all of the booking's output the weight *fraction, from 0

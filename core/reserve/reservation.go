@@ -59,6 +59,10 @@ func (r *Reservation) FirstToken(now time.Time) {
 // Further calls do nothing.
 func (r *Reservation) PrefillComplete() { r.completePrefill(time.Now()) }
 
+// Answered is PrefillComplete for an answer that came as a whole: when its first
+// token came is not known.
+func (r *Reservation) Answered() { r.completePrefill(time.Time{}) }
+
 func (r *Reservation) completePrefill(now time.Time) {
 	if !r.released.Load() && !r.prefilled.Swap(true) {
 		r.booking.PrefillComplete(now)
