@@ -152,12 +152,22 @@ func TestTheGuideTracesARequest(t *testing.T) {
 	r := &road{}
 	log := slog.New(slog.DiscardHandler)
 	policies := busyPolicies(t, log)
-	r.core = core.New(core.DefaultConfig(), core.SelectionHost{Telemetry: r}, policies, r, log)
-	var atWorker string
+	cfg := core.DefaultConfig()
+	cfg.Queue.Classes[0].Busy.ActiveRequests = 1
+	r.core = core.New(cfg, core.SelectionHost{Telemetry: r}, policies, r, log)
+	var atWorker, inQueue string
+	var url string
+	var once sync.Once
+	var second sync.WaitGroup
 	worker := serveWorker(t, func() {
 		r.mark("worker")
 		all := make([]byte, 1<<20)
 		atWorker = string(all[:runtime.Stack(all, true)])
+		once.Do(func() { // the worker takes one at a time: another request waits now
+			second.Go(func() { completeOnce(t, url) })
+			r.untilQueued(t)
+			inQueue = string(all[:runtime.Stack(all, true)])
+		})
 	})
 	rec, err := fleet.Record{Name: "w1", URL: worker, Model: "m"}.Normalised()
 	if err != nil {
@@ -169,8 +179,9 @@ func TestTheGuideTracesARequest(t *testing.T) {
 	if err := r.core.Commit(core.Change{Upserts: []core.Member{{Record: rec, BlockSize: 4, Lifecycle: core.Ready}}}); err != nil {
 		t.Fatal(err)
 	}
-	url := serveFrontendOf(t, r.core, log)
+	url = serveFrontendOf(t, r.core, log)
 	completeOnce(t, url)
+	second.Wait()
 	r.untilInGuest(t, url)
 
 	hops := guideHops(t)
@@ -198,12 +209,15 @@ func TestTheGuideTracesARequest(t *testing.T) {
 	if before, after := r.spot(t, "guest").live, r.spot(t, "decided").live; before != 0 || after != 1 {
 		t.Errorf("core/reserve/book.go has %d reservations while the policy decides and %d when it has, want 0 and 1", before, after)
 	}
+	if !strings.Contains(inQueue, "core/admission.go") {
+		t.Error("core/admission.go is in no stack while core/queue/queue.go holds a request")
+	}
 	if !strings.Contains(atWorker, "frontend/forward.go") {
 		t.Error("frontend/forward.go is in no stack while the worker has the request")
 	}
 	r.untilIdle(t)
 	r.spot(t, "released")
-	order := []string{"frontend/completions.go", "frontend/route.go", "core/select.go", "core/partition.go", "core/policy/pipeline.go", "host/policy.go", "core/reserve/book.go", "frontend/forward.go"}
+	order := []string{"frontend/completions.go", "frontend/route.go", "core/select.go", "core/queue/queue.go", "core/partition.go", "core/policy/pipeline.go", "host/policy.go", "core/reserve/book.go", "frontend/forward.go"}
 	if !slices.Equal(hops, order) {
 		t.Errorf("the guide walks %v, the design %v", hops, order)
 	}
@@ -239,6 +253,24 @@ func (r *road) untilInGuest(t *testing.T, url string) {
 			t.Fatal("no request was seen while its policy decided")
 		default:
 			completeOnce(t, url)
+		}
+	}
+}
+
+// untilQueued waits until a request waits.
+func (r *road) untilQueued(t *testing.T) {
+	deadline := time.After(10 * time.Second)
+	for {
+		for _, q := range r.core.Partitions()[0].Queue {
+			if q.Requests > 0 {
+				return
+			}
+		}
+		select {
+		case <-deadline:
+			t.Error("no request waits while the only worker is busy")
+			return
+		case <-time.After(time.Millisecond):
 		}
 	}
 }
