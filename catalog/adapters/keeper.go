@@ -104,11 +104,13 @@ func (k *keeper) begin(ctx context.Context) {
 			k.ask(ctx, s)
 		}
 	}
-	if k.open = true; len(k.sites) == 0 {
+	switch {
+	case len(k.sites) == 0:
 		k.plan(ctx)
-		return
+	case !k.open: // else patience runs already
+		k.open = true
+		k.patience.Reset(k.pace.patience)
 	}
-	k.patience.Reset(k.pace.patience)
 }
 
 // follow makes the sites those ready workers that are managed.

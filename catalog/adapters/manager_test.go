@@ -43,7 +43,7 @@ func TestRequestsNeverReachAWorkerThatLacksTheAdapter(t *testing.T) {
 	workers := []fleet.WorkerID{1, 2}
 	for _, id := range workers {
 		b.engine(id, "vllm", func(c *sim.Config) {
-			c.AdapterLoad, c.DecodePerToken, c.AnswerTokens = 10*time.Millisecond, time.Millisecond, 20
+			c.AdapterLoad, c.DecodePerToken, c.AnswerTokens = 10*time.Millisecond, 5*time.Millisecond, 80
 		})
 	}
 	names := []string{"a", "b", "c"}
@@ -52,7 +52,7 @@ func TestRequestsNeverReachAWorkerThatLacksTheAdapter(t *testing.T) {
 	served := map[string]int{}
 	var mu sync.Mutex // guards served
 	var clients sync.WaitGroup
-	for client := range 4 {
+	for client := range 12 {
 		clients.Go(func() {
 			begun := time.Now()
 			for n := 0; time.Since(begun) < 4*time.Second; n++ {
@@ -299,4 +299,23 @@ func TestRunEndsWithALoadUnderWay(t *testing.T) {
 		return b.view("w1", "sql").State == adapters.Loading && b.router.state(1, "sql") == lora.Loading
 	})
 	// What the cleanup of run waits for would last a minute otherwise.
+}
+
+func TestNothingIsPlacedOnAnEngineThatStopsTelling(t *testing.T) {
+	b := newBench(t)
+	b.engine(1, "vllm", nil)
+	b.run(manage(2, "sql"))
+	planned := func() bool {
+		b.router.mu.Lock()
+		defer b.router.mu.Unlock()
+		return len(b.router.last) > 0
+	}
+	b.eventually("loaded", func() bool { return planned() && b.router.state(1, "sql") == lora.Loaded })
+	b.post(1, "/sim/faults", `{"kind":"status","status":503,"count":1000,"path":"/v1/models"}`)
+	b.eventually("planned without it", func() bool { return !planned() })
+	if s := b.router.state(1, "sql"); s != lora.Loaded {
+		t.Errorf("the core was told %s of what nobody knows", s)
+	}
+	b.clearFaults(1)
+	b.eventually("planned with it again", planned)
 }
