@@ -88,13 +88,6 @@ func (r *router) state(w fleet.WorkerID, adapter string) lora.State {
 	return r.states[place{w, adapter}]
 }
 
-func (r *router) set(adapter string) []fleet.WorkerID {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	set, _, _ := r.table.Of(adapter)
-	return slices.Clone(set)
-}
-
 func (r *router) use(w fleet.WorkerID, adapter string, n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

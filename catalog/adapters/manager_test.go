@@ -233,7 +233,8 @@ func TestOnlyWhatIsManagedIsTouched(t *testing.T) {
 	defer b.router.mu.Unlock()
 	want := []lora.Worker{
 		{ID: 1, Slots: 4, Loaded: []string{"foreign", "sql"}, Manage: []string{"sql"}},
-		{ID: 2}, {ID: 3, Loaded: []string{"own"}},
+		{ID: 2},
+		{ID: 3, Loaded: []string{"own"}},
 	}
 	slices.SortFunc(b.router.last, func(x, y lora.Worker) int { return int(x.ID) - int(y.ID) })
 	if diff := cmp.Diff(want, b.router.last); diff != "" {
