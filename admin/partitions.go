@@ -15,11 +15,13 @@ type partitionList struct {
 }
 
 type partitionView struct {
-	Model     string         `json:"model"`
-	Group     string         `json:"group"`
-	BlockSize int            `json:"block_size"`
-	Policy    core.PolicyRef `json:"policy"`
-	Ranks     []rankView     `json:"ranks"`
+	Model     string            `json:"model"`
+	Group     string            `json:"group"`
+	BlockSize int               `json:"block_size"`
+	Policy    core.PolicyRef    `json:"policy"`
+	Ranks     []rankView        `json:"ranks"`
+	Queue     []core.QueueView  `json:"queue"`
+	Sessions  core.SessionsView `json:"sessions"`
 }
 
 type rankView struct {
@@ -47,7 +49,10 @@ func (s *Server) listPartitions(_ context.Context, x *exchange) error {
 		if model != "" && p.Model != model || group != "" && p.Group != group {
 			continue
 		}
-		v := partitionView{Model: p.Model, Group: p.Group, BlockSize: p.BlockSize, Policy: p.Policy, Ranks: []rankView{}}
+		v := partitionView{Model: p.Model, Group: p.Group, BlockSize: p.BlockSize, Policy: p.Policy, Ranks: []rankView{}, Queue: p.Queue, Sessions: p.Sessions}
+		if v.Queue == nil {
+			v.Queue = []core.QueueView{}
+		}
 		for _, r := range p.Ranks {
 			if r.Reasons == nil {
 				r.Reasons = []string{}

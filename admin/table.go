@@ -93,7 +93,7 @@ func fleetRoutes() []route {
 		{
 			method: get, pattern: "/v1/partitions", out: partitionList{}, status: []int{ok}, handle: (*Server).listPartitions,
 			query: []param{{"model", "only of this base model"}, {"group", "only of this routing group"}, {"blocks", "1 adds the engines' hashes of every cached block"}},
-			doc:   "Lists the partitions with load and cache of each rank.",
+			doc:   "Lists the partitions with load and cache of each rank, what waits in each class of the queue, and how many sessions are bound.",
 		},
 		{
 			method: get, pattern: "/v1/decisions", out: decisionList{}, status: []int{ok}, handle: (*Server).listDecisions,

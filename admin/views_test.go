@@ -48,7 +48,8 @@ func TestAPartitionHasTheDocumentedForm(t *testing.T) {
 	b.sel(t, "first", 96)
 	want := `{"partitions":[{"model":"m","group":"default","block_size":16,"policy":{"name":"default","revision":1},"ranks":[` +
 		`{"worker":1,"name":"w1","rank":0,"lifecycle":"ready","reasons":[],"load":{"prefill_tokens":96,"decode_blocks":6,"active_requests":1},` +
-		`"kv":{"blocks":{"device":2,"disk":0,"host":1},"trusted":true,"last_seq":18446744073709551615,"dropped":{"unknown_parent":3}%s}}]}]}` + "\n"
+		`"kv":{"blocks":{"device":2,"disk":0,"host":1},"trusted":true,"last_seq":18446744073709551615,"dropped":{"unknown_parent":3}%s}}],` +
+		`"queue":[{"class":"default","requests":0,"tokens":0}],"sessions":{"bound":0,"initialising":0,"leases":0}}]}` + "\n"
 	a := b.call(t, "GET", "/v1/partitions", nil)
 	if diff := cmp.Diff(fmt.Sprintf(want, ""), a.body); diff != "" {
 		t.Error(diff)
