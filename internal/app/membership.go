@@ -20,7 +20,7 @@ const fileSource = "file"
 
 // membershipModule brings workers from the file and the admin API to the core.
 func membershipModule() fx.Option {
-	return fx.Module("membership", fx.Provide(newReconciler, newWorkerAPI), fx.Invoke(bringWorkers, followWorkers))
+	return fx.Module("membership", fx.Provide(newReconciler, newWorkerAPI, newAdapters), fx.Invoke(bringWorkers, followWorkers, followAdapters))
 }
 
 func newReconciler(lc fx.Lifecycle, l *live, c *core.SelectionCore, index *caches, log *slog.Logger, failed failures) *catalog.Reconciler {

@@ -80,7 +80,7 @@ func policyConfig(cfg *config.Config, d *dataDir) host.PolicyConfig {
 		Models: map[string]string{}, GuardOff: cfg.Plugins.Guard == "off",
 	}
 	for _, r := range cfg.Routing.Rules {
-		pc.Rules = append(pc.Rules, host.Rule{Model: r.Model, Group: r.Group, Policy: r.Policy})
+		pc.Rules = append(pc.Rules, host.Rule{Model: r.Model, Group: r.Group, Class: r.Class, Policy: r.Policy})
 	}
 	for name, m := range cfg.Models {
 		if m.Policy != "" {

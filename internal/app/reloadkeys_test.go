@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -63,6 +64,7 @@ func liveKeys() map[string]func(*testing.T) {
 
 func TestEveryLiveKeyReachesItsConsumerAtReload(t *testing.T) {
 	tests := liveKeys()
+	maps.Copy(tests, waitingKeys())
 	row := regexp.MustCompile("(?m)^\\| `([^`]+)` \\|.*\\| live \\| [^|]*\\|$")
 	reference := config.Reference()
 	for _, m := range row.FindAllStringSubmatch(reference, -1) {

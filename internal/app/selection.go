@@ -2,7 +2,9 @@ package app
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/fx"
@@ -16,7 +18,7 @@ import (
 // selectionModule is the core, the indexes that it asks and the streams that
 // feed them.
 func selectionModule() fx.Option {
-	return fx.Module("selection", fx.Provide(newIngress, newCaches, newSelectionMetrics, newCore), fx.Invoke(followCore))
+	return fx.Module("selection", fx.Provide(newIngress, newCaches, newSelectionMetrics, newSharedCaches, newCore), fx.Invoke(followCore, followSharedCache))
 }
 
 func newIngress(lc fx.Lifecycle, log *slog.Logger, reg prometheus.Registerer, failed failures) (*zmq.DirectIngress, error) {
@@ -29,15 +31,41 @@ func newIngress(lc fx.Lifecycle, log *slog.Logger, reg prometheus.Registerer, fa
 }
 
 func newCore(
-	lc fx.Lifecycle, cfg config.Config, policies *host.PolicySource, index *caches, metrics *selectionMetrics, log *slog.Logger,
+	lc fx.Lifecycle, cfg config.Config, policies *host.PolicySource, index *caches, shared *sharedCaches, metrics *selectionMetrics,
+	log *slog.Logger, reg prometheus.Registerer, failed failures,
 ) (*core.SelectionCore, error) {
 	cc := coreConfig(&cfg)
 	if err := cc.Validate(); err != nil {
 		return nil, err
 	}
-	c := core.New(cc, core.SelectionHost{Telemetry: metrics}, policies, index, log.With("component", "core"))
+	// The engines' reports, further eligibility and other routers have no source
+	// yet: the core does without.
+	c := core.New(cc, core.SelectionHost{Telemetry: metrics, SharedCache: shared}, policies, index, log.With("component", "core"))
+	if err := reg.Register(newCoreMetrics(c.Stats)); err != nil {
+		return nil, fmt.Errorf("register metrics of the core: %w", err)
+	}
 	lc.Append(fx.StopHook(c.Close))
+	background(lc, failed, "core's clock", func(ctx context.Context) error { return tick(ctx, c) })
 	return c, nil
+}
+
+// tickEvery is how late what time alone brings about may be: reservations and
+// sessions that end, and requests that go on because a prefill should be done.
+const tickEvery = 100 * time.Millisecond
+
+// tick is the core's clock, until ctx ends. Reservations that expire are counted
+// as those that end in any other way.
+func tick(ctx context.Context, c *core.SelectionCore) error {
+	every := time.NewTicker(tickEvery)
+	defer every.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case now := <-every.C:
+			c.Tick(now)
+		}
+	}
 }
 
 // coreConfig is what the configuration says of the core.
@@ -47,13 +75,14 @@ func coreConfig(cfg *config.Config) core.Config {
 	if seed := cfg.Routing.Seed; seed != 0 {
 		cc.Seed = &seed
 	}
+	cc.Queue, cc.Overload = cfg.Queue.Core(), cfg.Queue.Overload.Core()
+	cc.Affinity, cc.Estimator = cfg.Affinity.Core(), cfg.Routing.Load.Core()
 	return cc
 }
 
-// followCore has the core's draws and the limit of a turn follow the
-// configuration.
+// followCore has what the core can change while it runs follow the configuration.
 func followCore(r *reloads, c *core.SelectionCore) {
-	keys := []string{"routing.seed", "plugins.call_deadline", "plugins.pool_wait"}
+	keys := []string{"routing.seed", "plugins.call_deadline", "plugins.pool_wait", "queue.", "affinity.mode"}
 	r.follow(settingsLast, part{keys: keys, prepare: func(_ context.Context, now *config.Config) (prepared, error) {
 		cc := coreConfig(now)
 		if err := cc.Validate(); err != nil {

@@ -13,6 +13,7 @@ type selectionMetrics struct {
 	conflicts  prometheus.Counter
 	turns      prometheus.Counter
 	seconds    *prometheus.HistogramVec
+	waited     *prometheus.HistogramVec
 	released   *prometheus.CounterVec
 	unrecorded prometheus.Counter
 	policies   *policyMetrics
@@ -42,6 +43,10 @@ func newSelectionMetrics(reg prometheus.Registerer) *selectionMetrics {
 			Name: "routerd_selection_duration_seconds",
 			Help: "Time of a selection from start to end.", Buckets: prometheus.ExponentialBuckets(10e-6, 2.5, 14),
 		}, []string{"surface"}),
+		waited: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "routerd_queue_wait_seconds",
+			Help: "Time that requests waited for a worker that is not busy, or for their session's first request; of those that did wait, answered or not.", Buckets: prometheus.ExponentialBuckets(1e-3, 2.5, 13),
+		}, []string{"model", "group"}),
 		released: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "routerd_selection_released_total",
 			Help: "Reservations that ended, by outcome.",
@@ -52,7 +57,7 @@ func newSelectionMetrics(reg prometheus.Registerer) *selectionMetrics {
 		}),
 		policies: newPolicyMetrics(reg),
 	}
-	reg.MustRegister(m.decisions, m.faults, m.conflicts, m.turns, m.seconds, m.released, m.unrecorded)
+	reg.MustRegister(m.decisions, m.faults, m.conflicts, m.turns, m.seconds, m.waited, m.released, m.unrecorded)
 	return m
 }
 
@@ -60,6 +65,9 @@ func newSelectionMetrics(reg prometheus.Registerer) *selectionMetrics {
 func (m *selectionMetrics) Decided(e *core.DecisionEvent) {
 	m.decisions.WithLabelValues(e.Surface, e.Kind.String(), e.Policy, string(e.By), string(e.Code)).Inc()
 	m.seconds.WithLabelValues(e.Surface).Observe(e.Elapsed.Seconds())
+	if e.Waited > 0 {
+		m.waited.WithLabelValues(e.Partition.Model, e.Partition.Group).Observe(e.Waited.Seconds())
+	}
 	m.conflicts.Add(float64(e.Conflicts))
 	if e.Turn {
 		m.turns.Inc()

@@ -30,7 +30,10 @@ func TestEveryKeyIsLiveOrNeedsARestart(t *testing.T) {
 	if rows < 50 {
 		t.Errorf("%d rows", rows)
 	}
-	if diff := cmp.Diff([]string{"data_dir", "frontend.listen", "admin.listen", "plugins.module_dir"}, restart); diff != "" {
+	if diff := cmp.Diff([]string{
+		"data_dir", "frontend.listen", "admin.listen", "routing.load.estimator", "routing.load.tokens_per_second", "plugins.module_dir",
+		"affinity.ttl", "affinity.entries",
+	}, restart); diff != "" {
 		t.Errorf("keys that need a restart (-want +got)\n%s", diff)
 	}
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -70,6 +71,9 @@ func (c *checker) leaf(path []string, v any, n *node) {
 	case reflect.TypeFor[Bytes]():
 		c.bytes(path, v, n)
 		return
+	case reflect.TypeFor[Limit]():
+		c.limit(path, v)
+		return
 	case reflect.TypeFor[fleet.WorkerID]():
 		text, plain := c.written(path, v)
 		if id, err := fleet.ParseWorkerID(text); err != nil || !plain || id.String() != text {
@@ -86,6 +90,8 @@ func (c *checker) leaf(path []string, v any, n *node) {
 		c.integer(path, v, n)
 	case reflect.Uint64:
 		c.unsigned(path, v, n)
+	case reflect.Float64:
+		c.number(path, v, n)
 	default:
 		c.text(path, v, n)
 	}
@@ -146,11 +152,42 @@ func (c *checker) unsigned(path []string, v any, n *node) {
 	}
 }
 
+// decimal is the form of a number that is not whole: readers of YAML take others,
+// such as 1e3, .5 or 1_000, for different things.
+var decimal = regexp.MustCompile(`^(0|[1-9][0-9]*)(\.[0-9]+)?$`)
+
+func (c *checker) number(path []string, v any, n *node) {
+	low, _ := strconv.ParseFloat(n.tag.Get("min"), 64)
+	up, _ := strconv.ParseFloat(n.tag.Get("max"), 64)
+	text := fmt.Sprint(v)
+	if f, ok := v.(float64); ok {
+		text = decimalText(f)
+	}
+	if written, ok := c.literals[strings.Join(path, sep)]; ok {
+		text = written
+	}
+	f, err := strconv.ParseFloat(text, 64)
+	if _, quoted := v.(string); err != nil || quoted || !decimal.MatchString(text) || f < low || f > up {
+		c.refuse(path, text, fmt.Sprintf("a decimal number from %s to %s", n.tag.Get("min"), n.tag.Get("max")))
+	}
+}
+
+// decimalText writes a number without exponent.
+func decimalText(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
+
+func (c *checker) limit(path []string, v any) {
+	text, plain := c.written(path, v)
+	l, err := ParseLimit(text)
+	if _, quoted := v.(string); err != nil || !plain || quoted && l != Unlimited {
+		c.refuse(path, text, errLimit.Error())
+	}
+}
+
 func (c *checker) duration(path []string, v any, n *node) {
 	low, _ := ParseDuration(n.tag.Get("min"))
 	up, _ := ParseDuration(n.tag.Get("max"))
 	off := n.tag.Get("off") == "true"
-	allowed := errDuration.Error() + ", " + low.String() + " to " + up.String()
+	allowed := errDuration.Error() + ", " + cmp.Or(n.tag.Get("min"), "0s") + " to " + n.tag.Get("max")
 	if off {
 		allowed += ", or 0s for off"
 	}

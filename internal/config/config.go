@@ -14,23 +14,30 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/routerd/routerd/catalog/adapters"
+	"github.com/routerd/routerd/core/load"
 	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/sharedcache"
 )
 
 // Config is the whole configuration of `routerd serve`. The tag reload says of
 // each key whether a reload puts it in force (live) or refuses its change
 // (restart); what lies below a list or a mapping goes with it.
 type Config struct {
-	DataDir  string                 `koanf:"data_dir" reload:"restart" doc:"Folder for modules, policies, workers and the admin token. One process at a time."`
-	Frontend Frontend               `koanf:"frontend"`
-	Admin    Admin                  `koanf:"admin"`
-	Workers  Workers                `koanf:"workers"`
-	Models   map[string]Model       `koanf:"models" reload:"live" doc:"Settings by model name."`
-	Routing  Routing                `koanf:"routing"`
-	Policies map[string]policy.Spec `koanf:"policies" reload:"live" doc:"Seed policies by name, in the form of the policy API."`
-	Plugins  Plugins                `koanf:"plugins"`
-	Log      Log                    `koanf:"log"`
+	DataDir     string                 `koanf:"data_dir" reload:"restart" doc:"Folder for modules, policies, workers and the admin token. One process at a time."`
+	Frontend    Frontend               `koanf:"frontend"`
+	Admin       Admin                  `koanf:"admin"`
+	Workers     Workers                `koanf:"workers"`
+	Models      map[string]Model       `koanf:"models" reload:"live" doc:"Settings by model name."`
+	Routing     Routing                `koanf:"routing"`
+	Policies    map[string]policy.Spec `koanf:"policies" reload:"live" doc:"Seed policies by name, in the form of the policy API."`
+	Plugins     Plugins                `koanf:"plugins"`
+	Queue       Queue                  `koanf:"queue"`
+	Affinity    Affinity               `koanf:"affinity"`
+	LoRA        adapters.Config        `koanf:"lora"`
+	SharedCache SharedCache            `koanf:"shared_cache"`
+	Log         Log                    `koanf:"log"`
 }
 
 // Frontend configures the OpenAI-compatible listener.
@@ -68,15 +75,17 @@ type Model struct {
 // Routing says which policy a request gets: the first matching rule, else the
 // model's, else the default.
 type Routing struct {
-	Rules   []Rule `koanf:"rules" reload:"live" doc:"Rules, first match wins."`
-	Default string `koanf:"default" reload:"live" doc:"Policy where nothing else names one."`
-	Seed    uint64 `koanf:"seed" reload:"live" doc:"Fixes the draws between equal candidates; 0 draws at random."`
+	Rules   []Rule      `koanf:"rules" reload:"live" doc:"Rules, first match wins."`
+	Default string      `koanf:"default" reload:"live" doc:"Policy where nothing else names one."`
+	Load    RoutingLoad `koanf:"load"`
+	Seed    uint64      `koanf:"seed" reload:"live" doc:"Fixes the draws between equal candidates; 0 draws at random."`
 }
 
-// Rule maps a model and a group to a policy; empty matches all.
+// Rule maps a model, a group and a class to a policy; empty matches all.
 type Rule struct {
 	Model  string `koanf:"model" reload:"live" doc:"Model name; empty matches all."`
 	Group  string `koanf:"group" reload:"live" doc:"Routing group; empty matches all."`
+	Class  string `koanf:"class" reload:"live" doc:"Class, as of the header x-routerd-class; empty matches all."`
 	Policy string `koanf:"policy" reload:"live" doc:"Policy name."`
 }
 
@@ -106,12 +115,14 @@ func DefaultConfig() Config {
 			FirstByteTimeout: Duration(10 * time.Minute), Retries: 2, HalfClose: "abort", TrustHeaders: true,
 		},
 		Admin:   Admin{Listen: "127.0.0.1:8081", MaxBody: 16 << 20},
-		Routing: Routing{Default: "default"},
+		Routing: Routing{Default: "default", Load: RoutingLoad{Estimator: string(load.EstimateNone)}},
 		Plugins: Plugins{
 			CallDeadline: Duration(10 * time.Millisecond), PoolWait: Duration(20 * time.Millisecond),
 			MemoryLimit: 512 << 20, FuelCap: 10_000_000, Guard: "on",
 		},
-		Log: Log{Level: "info", Format: "text"},
+		Queue: defaultQueue(), Affinity: defaultAffinity(), LoRA: adapters.DefaultConfig(),
+		SharedCache: SharedCache{Deadline: Duration(sharedcache.DefaultConfig().Deadline)},
+		Log:         Log{Level: "info", Format: "text"},
 	}
 }
 

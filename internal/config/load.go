@@ -184,6 +184,14 @@ func coerce(n *node, v any) any {
 		if u, err := strconv.ParseUint(s, 10, 64); err == nil && strconv.FormatUint(u, 10) == s {
 			return u
 		}
+	case reflect.Int64:
+		if l, err := ParseLimit(s); n.typ == reflect.TypeFor[Limit]() && err == nil && l >= 0 {
+			return uint64(l)
+		}
+	case reflect.Float64:
+		if f, err := strconv.ParseFloat(s, 64); err == nil && decimal.MatchString(s) {
+			return f
+		}
 	default:
 	}
 	return s
@@ -220,6 +228,10 @@ func decodeValue(_, to reflect.Type, v any) (any, error) {
 		return ParseDuration(fmt.Sprint(v))
 	case reflect.TypeFor[Bytes]():
 		return ParseBytes(fmt.Sprint(v))
+	case reflect.TypeFor[Limit]():
+		return ParseLimit(fmt.Sprint(v))
+	case reflect.TypeFor[QueueClass]():
+		return classDefaults(v), nil
 	case reflect.TypeFor[fleet.WorkerID]():
 		return fleet.ParseWorkerID(fmt.Sprint(v))
 	case reflect.TypeFor[policy.Spec]():
@@ -269,6 +281,7 @@ func (l *loader) finish(cfg *Config) {
 		cfg.Workers.Static[i] = rec
 	}
 	l.repeated(cfg.Workers.Static)
+	l.selection(cfg)
 }
 
 // repeated refuses workers that share an id, a name or an endpoint.

@@ -76,12 +76,24 @@ func plain(n *node, v reflect.Value) (any, error) {
 	case opaque:
 		return viaJSON(v.Interface())
 	default:
+		if l, ok := v.Interface().(Limit); ok && l >= 0 {
+			return int64(l), nil
+		}
+		if v.Kind() == reflect.Float64 {
+			return number(v.Float()), nil
+		}
 		if s, ok := v.Interface().(fmt.Stringer); ok && n.typ.Kind() == reflect.Int64 {
 			return s.String(), nil
 		}
 		return v.Interface(), nil
 	}
 }
+
+// number is written without exponent, as the check reads it.
+type number float64
+
+// MarshalYAML writes the number.
+func (n number) MarshalYAML() ([]byte, error) { return []byte(decimalText(float64(n))), nil }
 
 func viaJSON(v any) (any, error) {
 	b, err := json.Marshal(v)

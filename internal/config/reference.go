@@ -35,13 +35,24 @@ func reference(b *strings.Builder, path []string, n *node, v reflect.Value, relo
 		}
 		row(b, path, n, map[nodeKind]string{freeMap: "mapping", list: "list"}[n.kind], "", reload, n.tag.Get("doc"))
 		if n.element.kind != leaf {
-			reference(b, below(path, name), n.element, reflect.New(n.element.typ).Elem(), reload)
+			reference(b, below(path, name), n.element, elementDefault(n.element.typ), reload)
 		}
 	case opaque:
 		row(b, path, n, "policy", "", reload, "See docs/reference/admin-api.md, policies.")
 	case leaf:
 		row(b, path, n, typeName(n.typ), defaultText(path, v), reload, n.tag.Get("doc"))
 	}
+}
+
+// elementDefault is what an element of a list or a mapping has without any keys.
+func elementDefault(t reflect.Type) reflect.Value {
+	switch t {
+	case reflect.TypeFor[Model]():
+		return reflect.ValueOf(DefaultModel())
+	case reflect.TypeFor[QueueClass]():
+		return reflect.ValueOf(DefaultQueueClass())
+	}
+	return reflect.New(t).Elem()
 }
 
 func row(b *strings.Builder, path []string, n *node, typ, def, reload, doc string) {
@@ -54,6 +65,8 @@ func typeName(t reflect.Type) string {
 		return "duration"
 	case reflect.TypeFor[Bytes]():
 		return "size"
+	case reflect.TypeFor[Limit]():
+		return "number or `unlimited`"
 	}
 	switch t.Kind() {
 	case reflect.Bool:
@@ -68,9 +81,6 @@ func typeName(t reflect.Type) string {
 func defaultText(path []string, v reflect.Value) string {
 	if dotted(path) == "data_dir" {
 		return "`$XDG_STATE_HOME/routerd`, else `~/.local/state/routerd`"
-	}
-	if strings.HasSuffix(dotted(path), "NAME.tokenize") {
-		return "`" + DefaultModel().Tokenize + "`"
 	}
 	if v.IsZero() && v.Kind() == reflect.String {
 		return ""

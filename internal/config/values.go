@@ -50,6 +50,40 @@ func (d Duration) String() string {
 // MarshalYAML writes the duration as text.
 func (d Duration) MarshalYAML() (any, error) { return d.String(), nil }
 
+// Limit is a whole number that something may reach, or unlimited, which is
+// below 0.
+type Limit int64
+
+// Unlimited is a Limit that nothing reaches.
+const Unlimited Limit = -1
+
+const (
+	unlimited = "unlimited"
+	maxLimit  = 1 << 40
+)
+
+var errLimit = fmt.Errorf("a whole number from 0 to %d, or %s", int64(maxLimit), unlimited)
+
+// ParseLimit reads a limit.
+func ParseLimit(s string) (Limit, error) {
+	if s == unlimited {
+		return Unlimited, nil
+	}
+	n, err := strconv.ParseUint(s, 10, 63)
+	if err != nil || n > maxLimit || strconv.FormatUint(n, 10) != s {
+		return 0, errLimit
+	}
+	return Limit(n), nil
+}
+
+// String writes the limit so that ParseLimit reads it back.
+func (l Limit) String() string {
+	if l < 0 {
+		return unlimited
+	}
+	return strconv.FormatInt(int64(l), 10)
+}
+
 // Bytes is a size in bytes, written as a whole number or with a unit ("16MiB",
 // "512KiB", "1GiB", "64B").
 type Bytes int64
