@@ -118,6 +118,7 @@ func (p *Partition) passOver(a *attempt, v *view, inhibited *inhibitions, refuse
 	if inhibited == nil && refused == nil || a.req.Pin != nil {
 		return nil
 	}
+	p.hearRefusing(a, v, refused)
 	now := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -176,3 +176,25 @@ func (p *Partition) hearReports() {
 		s.Report, s.known = reports[i], known[i]
 	}
 }
+
+// hearRefusing asks what the engines reported of those candidates that refuse:
+// they are no candidates for long enough to be asked with the others, and a
+// report since then ends that.
+func (p *Partition) hearRefusing(a *attempt, v *view, t *refusals) {
+	host := p.core.host.Load
+	if host == nil || t == nil {
+		return
+	}
+	for _, row := range a.rows {
+		r := &v.rows[row]
+		if _, ok := t.of(r.member); !ok {
+			continue
+		}
+		report, known := host.Report(r.worker)
+		p.mu.Lock()
+		if p.view.Load() == v {
+			p.reports[r.slot].Report, p.reports[r.slot].known = report, known
+		}
+		p.mu.Unlock()
+	}
+}
