@@ -52,14 +52,13 @@ func (p *Partition) admit(ctx context.Context, a *attempt) error {
 		return nil
 	}
 	for {
-		v := p.view.Load()
-		if w.seen != v {
-			if err := p.candidatesToWait(a, v); err != nil {
+		if !p.upToDate(a) {
+			if err := p.candidatesToWait(a, p.view.Load()); err != nil {
 				return err
 			}
 		}
 		p.mu.Lock()
-		if v != p.view.Load() {
+		if !p.upToDate(a) {
 			p.mu.Unlock()
 			continue
 		}
@@ -85,6 +84,12 @@ func (p *Partition) admit(ctx context.Context, a *attempt) error {
 		}
 		return p.await(ctx, a)
 	}
+}
+
+// upToDate tells whether who may serve the request, as it was noted, is by the
+// workers and the adapters as they are.
+func (p *Partition) upToDate(a *attempt) bool {
+	return a.waiting.seen == p.view.Load() && (a.req.Adapter == "" || a.placed == p.adapters.Load())
 }
 
 // candidatesToWait notes who may serve the request. What was looked up before
@@ -214,7 +219,7 @@ func (a *attempt) lane() string {
 func (p *Partition) enqueue(a *attempt, class *queue.Class) error {
 	w := &a.waiting
 	a.beginWait(class)
-	w.place.Lane = a.lane()
+	w.place.Lane, w.place.Cached = a.lane(), a.cachedSomewhere
 	again := w.wake != nil
 	w.wake = make(chan struct{})
 	if w.state == held || again { // it was let in before: its arrival is its place
@@ -261,6 +266,8 @@ func (p *Partition) await(ctx context.Context, a *attempt) error {
 		err = gaveUp(ctx, w.since)
 	case <-limit.C:
 		err = queueTimeout(w.since)
+	case <-p.core.ended:
+		err = ending()
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -331,7 +338,7 @@ func (p *Partition) pump() {
 // more goes on too, to learn that. mu must be held.
 func (p *Partition) mayGo(a *attempt, v *view) bool {
 	w := &a.waiting
-	if w.seen != v && p.candidatesToWait(a, v) != nil {
+	if !p.upToDate(a) && p.candidatesToWait(a, v) != nil {
 		return true
 	}
 	if a.exclusive && !slices.ContainsFunc(w.rows, func(row int32) bool { return v.rows[row].worker == a.bound.Worker }) {

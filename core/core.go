@@ -106,6 +106,7 @@ type SelectionCore struct {
 	numbers      atomic.Uint64 // of decisions
 	generations  atomic.Uint64 // of worker records
 	closed       atomic.Bool
+	ended        chan struct{} // closed with it
 
 	resolving sync.Mutex // held by ResolvePolicies alone, while it asks the source
 	members   sync.Mutex // guards changes of directory and inhibited; preparing, prepared, rules
@@ -128,6 +129,7 @@ func New(cfg Config, host SelectionHost, policies SelectionPolicySource, index K
 	c := &SelectionCore{
 		cfg: cfg, host: host, policies: policies, index: index, log: log,
 		pending: reserve.NewPending[*chosen](cfg.Pending), decisions: newDecisionLog(&cfg), failures: newSampler(1),
+		ended:     make(chan struct{}),
 		preparing: map[fleet.PartitionKey]chan struct{}{},
 		prepared:  map[fleet.PartitionKey]*Partition{},
 	}
@@ -182,6 +184,11 @@ func (c *SelectionCore) Decisions() *DecisionLog { return c.decisions }
 // Reservations is the number of live reservations over all partitions.
 func (c *SelectionCore) Reservations() int { return c.reservations.Len() }
 
-// Close makes every further selection fail as not ready. Reservations that are
-// held stay until they are released. It is idempotent and waits for nothing.
-func (c *SelectionCore) Close() { c.closed.Store(true) }
+// Close makes every further selection fail as not ready, and those that wait in a
+// queue or for their session. Reservations that are held stay until they are
+// released. It is idempotent and waits for nothing.
+func (c *SelectionCore) Close() {
+	if !c.closed.Swap(true) {
+		close(c.ended)
+	}
+}

@@ -85,6 +85,9 @@ func unavailable(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...), RetryAfter: retryAfter}
 }
 
+// ending says that the core was closed.
+func ending() *Error { return unavailable(CodeNotReady, "the router is shutting down") }
+
 func conflict(id string) *Error {
 	return &Error{Code: CodeConflict, Message: fmt.Sprintf("selection id %q is in use", clip(id, 80)), Field: "selection_id"}
 }

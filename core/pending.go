@@ -67,14 +67,17 @@ type Booking struct {
 	Leased  bool
 }
 
+// fieldSession names the session in what Reserve refuses.
+const fieldSession = "session_id"
+
 // Reserve books a worker that was chosen before: the one of the selection that a
 // query was kept under, or the one that the booking names. That a worker has left
 // or no longer serves, an id that is in use and a session that is bound elsewhere
-// by now are conflicts, after which the kept selection is still there; where
-// nothing is kept it is a not_found. It waits for nothing.
+// by now are conflicts, after which, but for the last, the kept selection is still
+// there; where nothing is kept it is a not_found. It waits for nothing.
 func (c *SelectionCore) Reserve(ctx context.Context, b *Booking) (*Selection, error) {
 	if c.closed.Load() {
-		return nil, unavailable(CodeNotReady, "the router is shutting down")
+		return nil, ending()
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
@@ -103,7 +106,7 @@ func (c *SelectionCore) Reserve(ctx context.Context, b *Booking) (*Selection, er
 	if err == nil && !explicit {
 		c.pending.Consume(key, kept)
 	}
-	if e, ok := errors.AsType[*Error](err); ok && e.Code == CodeSessionBound {
+	if e, ok := errors.AsType[*Error](err); ok && e.Field == fieldSession {
 		c.pending.Discard(key) // it will not become right again
 	}
 	return sel, err
@@ -166,7 +169,7 @@ func (k *chosen) book(c *SelectionCore, b *Booking) (*Selection, error) {
 		if m := p.view.Load().byID[hold.Target().Worker.ID]; m != nil && m.generation == hold.Target().Generation {
 			hold.Abandon(now)
 			claim.Abandon()
-			return nil, &Error{Code: CodeSessionBound, Field: "session_id", Message: fmt.Sprintf("the session is bound to worker %q", m.record.Name)}
+			return nil, &Error{Code: CodeConflict, Field: fieldSession, Message: fmt.Sprintf("the session is bound to worker %q", m.record.Name)}
 		}
 	}
 	p.mu.Lock()

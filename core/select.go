@@ -21,7 +21,7 @@ const conflictsBeforeTurn = 2
 // for what the policy does.
 func (c *SelectionCore) Select(ctx context.Context, req *Request) (*Selection, error) {
 	if c.closed.Load() {
-		return nil, unavailable(CodeNotReady, "the router is shutting down")
+		return nil, ending()
 	}
 	if err := req.check(); err != nil {
 		return nil, err

@@ -82,6 +82,8 @@ func (p *Partition) awaitSession(ctx context.Context, a *attempt) error {
 		return gaveUp(ctx, w.since)
 	case <-limit.C:
 		return queueTimeout(w.since)
+	case <-p.core.ended:
+		return ending()
 	}
 }
 
@@ -121,6 +123,10 @@ func (p *Partition) steer(a *attempt) (again bool, err error) {
 			Code: CodeSessionBound, Field: "allow",
 			Message: fmt.Sprintf("the session is bound to worker %q, which is not in the allow-set", m.record.Name),
 		}
+	}
+	if !a.exclusive { // the policy chooses, and the session follows
+		a.bound = nil
+		return false, nil
 	}
 	// The request asks for what the session's worker lacks: it goes elsewhere and
 	// the session stays.
