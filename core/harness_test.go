@@ -39,13 +39,19 @@ type cache struct {
 	mu        sync.Mutex
 	held      map[fleet.Worker]map[kvcache.SequenceHash]bool
 	untrusted map[fleet.Worker]bool
+	opened    int // how often a partition asked for its index
 }
 
 func newCache() *cache {
 	return &cache{held: map[fleet.Worker]map[kvcache.SequenceHash]bool{}, untrusted: map[fleet.Worker]bool{}}
 }
 
-func (c *cache) Open(fleet.PartitionKey, int) (core.KvIndex, error) { return c, nil }
+func (c *cache) Open(fleet.PartitionKey, int) (core.KvIndex, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.opened++
+	return c, nil
+}
 
 func (c *cache) Find(blocks []kvcache.BlockHash, workers []fleet.Worker, out []kvcache.Overlap) {
 	c.mu.Lock()

@@ -16,12 +16,12 @@ import (
 )
 
 // start makes the story's world anew.
-func (s *story) start(cfg core.Config) {
+func (s *story) start(cfg core.Config, policy string) {
 	seed := uint64(1)
 	cfg.Seed = &seed
 	s.around, s.gate = newSurroundings(), &gate{}
 	s.held, s.members, s.asked = map[string]*core.Selection{}, map[string]core.Member{}, map[string]*asking{}
-	s.world = newWorldIn(s.t, s.around.host(), use("builtin:kv-aware"), nil, func(c *core.Config) { *c = cfg })
+	s.world = newWorldIn(s.t, s.around.host(), use(policy), nil, func(c *core.Config) { *c = cfg })
 }
 
 // config begins the story anew with a configuration, one line a part of it:
@@ -33,14 +33,20 @@ func (s *story) start(cfg core.Config) {
 //	estimator rate=100
 //	expiry 2s
 //	pending ttl=2m entries=4096 bytes=1024
+//	policy builtin:least-load
 //
 // An error leaves the world as it was.
 func (s *story) config(d *datadriven.TestData) string {
 	cfg := core.DefaultConfig()
 	cfg.Queue.Classes = nil
+	policy := "builtin:kv-aware"
 	for line := range strings.Lines(d.Input) {
 		words := strings.Fields(line)
 		if len(words) == 0 {
+			continue
+		}
+		if words[0] == "policy" {
+			policy = words[1]
 			continue
 		}
 		if err := configure(&cfg, words[0], words[1:]); err != nil {
@@ -54,7 +60,7 @@ func (s *story) config(d *datadriven.TestData) string {
 		return "error: " + err.Error()
 	}
 	s.end()
-	s.start(cfg)
+	s.start(cfg, policy)
 	return "ok"
 }
 

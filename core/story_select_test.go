@@ -96,11 +96,12 @@ func (s *story) duration(d *datadriven.TestData, key string) time.Duration {
 	return v
 }
 
-// promptArg reads prompt=A:160+B:40, count= or more=.
+// promptArg reads prompt=A:160+B:40, hashes=4 (of text H), count= or more=.
 func promptArg(d *datadriven.TestData) (p core.Prompt) {
 	if text := arg(d, "prompt", ""); text != "" {
 		p.Tokens = tokens(text)
 	}
+	p.Blocks = hashes(number(arg(d, "hashes", "0")))
 	p.Count, p.More = number(arg(d, "count", "0")), number(arg(d, "more", "0"))
 	return p
 }
@@ -185,7 +186,7 @@ func (s *story) bindings(d *datadriven.TestData) string {
 
 // sessions counts what is in the table of sessions.
 func (s *story) sessions(d *datadriven.TestData) string {
-	st := s.world.StandingOf(fleet.PartitionKey{Model: arg(d, "model", "m1")}).Sessions
+	st := s.world.stats(fleet.PartitionKey{Model: arg(d, "model", "m1")}).Sessions
 	return fmt.Sprintf("bound %d initialising %d leases %d full %d expired %d", st.Bound, st.Initialising, st.Leases, st.Full, st.Expired)
 }
 

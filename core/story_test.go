@@ -31,7 +31,7 @@ func TestStories(t *testing.T) {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &story{t: t}
-				s.start(core.DefaultConfig())
+				s.start(core.DefaultConfig(), "builtin:kv-aware")
 				datadriven.RunTest(t, path, s.run)
 				s.end()
 			})
@@ -70,6 +70,7 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		"config":       s.config, "shut-gate": s.shutGate, "open-gate": s.openGate,
 		"go": s.beside, "settle": s.settle, "cancel": s.cancel, "waiting": s.waiting, "tick": s.tick,
 		"reserve": s.reserve, "prefill-complete-id": s.prefillCompleteID, "output-block": s.outputBlock, "free-id": s.freeID,
+		"opened":   func(*datadriven.TestData) string { return strconv.Itoa(s.world.cache.opened) },
 		"bindings": s.bindings, "sessions": s.sessions, "binding-event": s.bindingEvent,
 		"refused": s.refused, "report": s.report, "rule-out": s.ruleOut, "shared": s.shared, "replicated": s.replicated,
 		"adapter-state": s.adapterState, "plan-adapters": s.planAdapters,

@@ -94,17 +94,35 @@ func (s *story) cancel(d *datadriven.TestData) string {
 
 // waiting tells what waits in each class.
 func (s *story) waiting(d *datadriven.TestData) string {
-	st := s.world.StandingOf(fleet.PartitionKey{Model: arg(d, "model", "m1")})
+	key := fleet.PartitionKey{Model: arg(d, "model", "m1")}.Normalised()
 	var b strings.Builder
-	for _, c := range st.Classes {
+	for _, c := range s.world.stats(key).Queue {
 		if c.Requests > 0 {
-			fmt.Fprintf(&b, "%s: %d requests %d tokens\n", c.Name, c.Requests, c.Tokens)
+			fmt.Fprintf(&b, "%s: %d requests %d tokens\n", c.Class, c.Requests, c.Tokens)
 		}
 	}
-	if st.Granted > 0 {
-		fmt.Fprintf(&b, "granted %d\n", st.Granted)
+	if n := s.world.Granted(key); n > 0 {
+		fmt.Fprintf(&b, "granted %d\n", n)
 	}
 	return cmp.Or(b.String(), "nobody")
+}
+
+// stats is what a partition holds; zero when there is none.
+func (w *world) stats(key fleet.PartitionKey) core.PartitionStats {
+	for _, p := range w.Stats().Partitions {
+		if p.Key == key.Normalised() {
+			return p
+		}
+	}
+	return core.PartitionStats{}
+}
+
+// waitingIn counts the requests that wait in a partition.
+func (w *world) waitingIn(key fleet.PartitionKey) (n int) {
+	for _, c := range w.stats(key).Queue {
+		n += c.Requests
+	}
+	return n
 }
 
 // tick does what waits for time alone to pass.
@@ -162,10 +180,9 @@ func (w *world) leftOver() string {
 	if n := w.Reservations(); n != 0 {
 		return fmt.Sprintf("left over at the end: %d reservations", n)
 	}
-	for _, p := range w.Partitions() {
-		st := w.StandingOf(p.Key())
-		if st.Waiting != 0 || st.Granted != 0 || st.Sessions.Leases != 0 || st.Sessions.Initialising != 0 {
-			return fmt.Sprintf("left over at the end: in %s %+v", p.Key(), st)
+	for _, p := range w.Stats().Partitions {
+		if w.waitingIn(p.Key) != 0 || w.Granted(p.Key) != 0 || p.Sessions.Leases != 0 || p.Sessions.Initialising != 0 {
+			return fmt.Sprintf("left over at the end: %+v, %d granted", p, w.Granted(p.Key))
 		}
 	}
 	return ""
