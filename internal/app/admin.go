@@ -14,6 +14,7 @@ import (
 
 	"github.com/routerd/routerd/admin"
 	"github.com/routerd/routerd/catalog"
+	"github.com/routerd/routerd/catalog/adapters"
 	"github.com/routerd/routerd/catalog/api"
 	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/host"
@@ -55,6 +56,7 @@ type adminParts struct {
 	Policies  *host.PolicySource
 	Workers   *catalog.Reconciler
 	Tokenizer *prompt.Tokenizer
+	Adapters  *adapters.Manager
 	Source    *api.Source
 	Core      *core.SelectionCore
 	Caches    *caches
@@ -74,7 +76,7 @@ func newAdmin(p adminParts) (*admin.Server, error) {
 	}
 	p.Addresses.token.Store(&ac.Token)
 	return admin.New(ac, admin.Parts{
-		Modules: p.Modules, Policies: p.Policies, Workers: workerList{p.Workers, p.Tokenizer}, WorkerSource: p.Source, Partitions: p.Core,
+		Modules: p.Modules, Policies: p.Policies, Workers: workerList{p.Workers, p.Tokenizer, p.Adapters}, WorkerSource: p.Source, Partitions: p.Core,
 		Kv: p.Caches, Decisions: p.Core.Decisions(), Metrics: p.Gatherer, Config: p.Reloads, Ready: p.Readiness.check,
 		Limits: p.Runtime.Limits,
 	}, p.Log.With("component", "admin"))

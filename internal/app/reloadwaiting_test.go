@@ -314,6 +314,27 @@ func testManagedAdapters(t *testing.T) {
 	}
 }
 
+func TestAWorkerWhoseEngineLoadsNoAdaptersIsShown(t *testing.T) {
+	cfg := settings(t, engine(t, "e1", nil)) // its routes are off
+	cfg.LoRA.Manage = []adapters.Adapter{{Name: "sql", Model: "m", Path: "/lora/sql"}}
+	r := startReloadable(t, cfg)
+	type shown struct {
+		Lifecycle string
+		Reasons   []string
+	}
+	var got shown
+	until(t, "the worker has a reason", func() bool {
+		got = show[shown](t, r, "/v1/workers/w1")
+		return got.Lifecycle == "ready" && len(got.Reasons) == 1
+	})
+	if !strings.HasPrefix(got.Reasons[0], "adapter_failed: sql: ") {
+		t.Errorf("got %+v", got)
+	}
+	if status, _ := r.ask(t, "sql"); status == http.StatusOK {
+		t.Error("an adapter that is loaded nowhere was served")
+	}
+}
+
 func testAdapterSlots(t *testing.T) {
 	r, e := adapterRouter(t)
 	manage := []adapters.Adapter{{Name: "one", Model: "m", Path: "/1"}, {Name: "two", Model: "m", Path: "/2"}}

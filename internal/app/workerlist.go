@@ -3,6 +3,7 @@ package app
 import (
 	"github.com/routerd/routerd/admin"
 	"github.com/routerd/routerd/catalog"
+	"github.com/routerd/routerd/catalog/adapters"
 	"github.com/routerd/routerd/prompt"
 )
 
@@ -10,19 +11,25 @@ import (
 // does not tokenise messages: its chats are routed on load alone.
 const tokenizeUnsupported = "tokenize_unsupported"
 
-// workerList is the catalog's workers with what the tokenizer knows of them.
+// adapterFailed begins the reason of a worker that serves but whose engine did not
+// load or unload a managed adapter; it is tried again.
+const adapterFailed = "adapter_failed: "
+
+// workerList is the catalog's workers with what the tokenizer and the manager of
+// adapters know of them.
 type workerList struct {
 	catalog   *catalog.Reconciler
 	tokenizer *prompt.Tokenizer
+	adapters  *adapters.Manager
 }
 
 var _ admin.WorkerList = workerList{}
 
 // Workers lists all workers by id.
 func (l workerList) Workers() []catalog.View {
-	views := l.catalog.Workers()
+	views, managed := l.catalog.Workers(), l.adapters.Adapters()
 	for i := range views {
-		l.add(&views[i])
+		l.add(&views[i], managed)
 	}
 	return views
 }
@@ -31,13 +38,18 @@ func (l workerList) Workers() []catalog.View {
 func (l workerList) Worker(ref string) (catalog.View, bool) {
 	v, ok := l.catalog.Worker(ref)
 	if ok {
-		l.add(&v)
+		l.add(&v, l.adapters.Adapters())
 	}
 	return v, ok
 }
 
-func (l workerList) add(v *catalog.View) {
+func (l workerList) add(v *catalog.View, managed []adapters.View) {
 	if l.tokenizer.Refusing(v.Name) {
 		v.Reasons = append(v.Reasons, tokenizeUnsupported)
+	}
+	for _, a := range managed {
+		if a.Worker == v.Name && a.Reason != "" {
+			v.Reasons = append(v.Reasons, adapterFailed+a.Adapter+": "+a.Reason)
+		}
 	}
 }
