@@ -2,6 +2,8 @@ package config_test
 
 import (
 	"fmt"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -181,5 +183,20 @@ shared_cache: {url: "http://127.0.0.1:9000", deadline: 20ms}
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the printed configuration lacks %q:\n%s", want, text)
 		}
+	}
+}
+
+// What the guide shows as a file is one.
+func TestTheGuidesConfigurationsLoad(t *testing.T) {
+	guide, err := os.ReadFile("../../docs/guide/operate.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)```yaml\n(# routerd.yaml\n.*?)```").FindAllStringSubmatch(string(guide), -1)
+	if len(blocks) < 4 {
+		t.Errorf("only %d configurations", len(blocks))
+	}
+	for _, b := range blocks {
+		mustLoad(t, b[1], nil)
 	}
 }
