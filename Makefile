@@ -67,6 +67,10 @@ bench: deps ## Run the benchmarks (PKG, BENCH, BENCHTIME, COUNT)
 bench-policy: deps ## Measure a decision in all its forms, Extism's too; writes docs/benchmarks/policy.*
 	scripts/bench-policy.sh
 
+.PHONY: bench-core
+bench-core: deps ## Measure a whole booking and the native default policy (BENCH_DYNAMO=FILE: in turns with that rig)
+	go test -run '^$$' -bench '^Benchmark(Core|SelectReserveFree|KVAware)$$' -timeout 30m ./bench ./core ./core/policy
+
 .PHONY: benchstat
 benchstat: ## Compare two outputs of make bench (OLD=file NEW=file)
 	$(TOOL) benchstat $(OLD) $(NEW)
