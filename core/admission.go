@@ -116,11 +116,31 @@ func (a *attempt) queues() bool { return a.req.Kind != Advisory && a.req.Attempt
 
 // mustWait tells whether the request has to queue. mu must be held.
 func (p *Partition) mustWait(a *attempt, class *queue.Class) bool {
-	if !class.Busy.Enabled() && !a.exclusive {
+	if !class.Busy.Enabled() && !a.exclusive || a.exclusive && p.leavesSession(a) {
 		return false
 	}
 	lane := a.lane()
 	return p.queue.Backlog(class.Name, lane) || p.free(a, class, p.ahead(lane)+1) <= p.ahead(lane)
+}
+
+// leavesSession tells whether the request cannot go to the worker that its session
+// is bound to, so that there is nothing to wait for: the worker may not serve it, or
+// is out of reach while others are not. mu must be held.
+func (p *Partition) leavesSession(a *attempt) bool {
+	w, now := &a.waiting, time.Now()
+	inhibited, refused := p.core.inhibited.Load(), p.core.refusals.Load()
+	here, others := false, false
+	for _, row := range w.rows {
+		switch r := &w.seen.rows[row]; {
+		case r.worker == a.bound.Worker:
+			if here = true; !inhibited.holds(r.member, now) {
+				return false
+			}
+		case !inhibited.holds(r.member, now) && (refused == nil || !p.refusing(refused, r, now)):
+			others = true
+		}
+	}
+	return !here || others
 }
 
 // ahead is the number of grants that go before a request of a lane: those of its
@@ -341,8 +361,8 @@ func (p *Partition) mayGo(a *attempt, v *view) bool {
 	if !p.upToDate(a) && p.candidatesToWait(a, v) != nil {
 		return true
 	}
-	if a.exclusive && !slices.ContainsFunc(w.rows, func(row int32) bool { return v.rows[row].worker == a.bound.Worker }) {
-		return true // the session's worker has left
+	if a.exclusive && p.leavesSession(a) {
+		return true
 	}
 	ahead := p.ahead(w.place.Lane)
 	return p.free(a, p.queue.Class(w.place.Class), ahead+1) > ahead

@@ -61,14 +61,19 @@ func (p *Partition) bind(a *attempt, target affinity.Target) {
 func (p *Partition) awaitSession(ctx context.Context, a *attempt) error {
 	w := &a.waiting
 	p.mu.Lock()
+	if w.state == granted {
+		p.leaveQueue(a) // others may go meanwhile: the initialiser itself may need the rank
+	}
 	if w.state == notWaiting {
 		class := p.queue.Class(a.req.Class)
 		a.beginWait(class)
-		if err := p.queue.Hold(&w.place, p.view.Load().serving); err != nil {
+		switch err := p.queue.Hold(&w.place, p.view.Load().serving); {
+		case err == nil:
+			w.state = held
+		case w.wake == nil: // who was let in before waits all the same
 			p.mu.Unlock()
 			return queueFull(err)
 		}
-		w.state = held
 	}
 	p.mu.Unlock()
 	began := time.Now()
@@ -105,8 +110,12 @@ func (p *Partition) steer(a *attempt) (again bool, err error) {
 			return false, nil
 		}
 	}
-	if a.req.Target != nil || a.req.Kind != Book {
-		return false, nil // steered by somebody who is not here: the policy chooses
+	switch { // steered by somebody who is not here: the policy chooses
+	case a.req.Target != nil:
+		return false, nil
+	case a.req.Kind != Book:
+		a.bound, a.exclusive, a.unsteered = nil, false, true
+		return false, nil
 	}
 	m := a.view.byID[target.Worker.ID]
 	if a.req.Pin != nil {
