@@ -393,6 +393,34 @@ func testSharedCacheURL(t *testing.T) {
 	}
 }
 
+// A server that is killed costs one deadline and no request, and is asked again
+// once it is back.
+func TestASharedCacheThatWentAwayIsAskedAgainWhenItIsBack(t *testing.T) {
+	var down atomic.Bool
+	url := fakeWorker(t, func(w http.ResponseWriter, _ *http.Request) {
+		if down.Load() {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		_, _ = fmt.Fprint(w, `{"ranges":[[0,4]]}`)
+	})
+	r := cachingRouter(t, func(c *config.Config) {
+		c.SharedCache = config.SharedCache{URL: url, Deadline: config.Duration(time.Second)}
+	})
+	got := []float64{r.shared(t)}
+	down.Store(true)
+	got = append(got, r.shared(t))
+	if metric(t, r, "routerd_shared_cache_away") != 1 {
+		t.Error("the metric does not say that it is away")
+	}
+	down.Store(false)
+	until(t, "it is back", func() bool { return metric(t, r, "routerd_shared_cache_away") == 0 })
+	got = append(got, r.shared(t))
+	if diff := cmp.Diff([]float64{4, 0, 4}, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
 func testSharedCacheDeadline(t *testing.T) {
 	var asked atomic.Int64
 	url := fakeWorker(t, func(w http.ResponseWriter, req *http.Request) {

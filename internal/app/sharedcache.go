@@ -107,12 +107,16 @@ func (s *sharedCaches) runOne(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
-	if c := s.now.Load(); c != nil {
+	c := s.now.Load()
+	if c != nil {
 		running.Go(func() { _ = c.Run(ctx) }) // always nil
 	}
-	select {
-	case <-s.changed:
-	case <-ctx.Done():
+	for s.now.Load() == c { // a client is run once
+		select {
+		case <-s.changed:
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 
