@@ -53,7 +53,7 @@ type Config struct {
 	// Classes are 1 to 64; one is named "default".
 	Classes []Class
 	// RefreshAfter is the wait after which the caller looks a request's cached
-	// tokens up again when it goes; 0 always does. At most an hour.
+	// tokens up again when it goes; 0 never does. At most an hour.
 	RefreshAfter time.Duration
 }
 
