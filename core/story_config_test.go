@@ -156,9 +156,9 @@ func (s *story) shutGate(*datadriven.TestData) string {
 	return "ok"
 }
 
-func (s *story) openGate(*datadriven.TestData) string {
+func (s *story) openGate(d *datadriven.TestData) string {
 	s.gate.lift()
-	return s.settle(nil)
+	return s.settle(d)
 }
 
 // policy publishes the specification in the input; its modules are the gate and

@@ -79,7 +79,9 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 	if f == nil {
 		t.Fatalf("%s: unknown command %q", d.Pos, d.Cmd)
 	}
-	return strings.TrimRight(f(d), "\n") + "\n"
+	out := strings.TrimRight(f(d), "\n") + "\n"
+	synctest.Wait() // what it has set going comes before the next command
+	return out
 }
 
 // arg reads one argument of the command, def when it is absent.

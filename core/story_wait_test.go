@@ -71,12 +71,18 @@ func (s *story) beside(d *datadriven.TestData) string {
 }
 
 // settle lets everything happen that can without time passing and answers how
-// those ended who have meanwhile, by name.
-func (s *story) settle(*datadriven.TestData) string {
+// those ended who have meanwhile, by name; "settle anyone" leaves the names out,
+// for where it is open who of several is the first.
+func (s *story) settle(d *datadriven.TestData) string {
 	synctest.Wait()
+	anyone := d != nil && slices.Contains(names(d), "anyone")
 	var lines []string
 	for name, a := range s.asked {
-		if !a.told && s.ended(a) {
+		switch {
+		case a.told || !s.ended(a):
+		case anyone:
+			lines = append(lines, a.answer())
+		default:
 			lines = append(lines, name+": "+a.answer())
 		}
 	}
