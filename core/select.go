@@ -9,6 +9,7 @@ import (
 	"github.com/routerd/routerd/core/affinity"
 	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/core/reserve"
+	"github.com/routerd/routerd/kvcache"
 )
 
 // conflictsBeforeTurn is how often a decision is made void before the request
@@ -116,6 +117,10 @@ func (a *attempt) askShared(ctx context.Context, p *Partition) {
 	if err != nil {
 		p.core.log.Debug("shared cache did not answer", "partition", p.key.String(), "err", err)
 		return
+	}
+	n := uint32(len(a.sequences))
+	for i, r := range hits { // what is beyond the prompt counts for nothing
+		hits[i] = kvcache.BlockRange{Start: min(r.Start, n), End: min(r.End, n)}
 	}
 	a.shared = hits
 }

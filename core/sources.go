@@ -68,9 +68,9 @@ type Eligibility interface {
 // SharedCache tells which blocks of a prompt an external cache holds, that every
 // worker can read from.
 type SharedCache interface {
-	// Hits appends to out the ranges of block positions that are held. An error
-	// means that nobody knows: the selection goes on without. It keeps nothing
-	// and returns within its own deadline.
+	// Hits appends to out the ranges of block positions that are held, sorted and
+	// disjoint. An error means that nobody knows: the selection goes on without.
+	// It keeps nothing and returns within its own deadline.
 	Hits(ctx context.Context, key fleet.PartitionKey, blocks []kvcache.SequenceHash, out []kvcache.BlockRange) ([]kvcache.BlockRange, error)
 }
 
