@@ -124,10 +124,14 @@ func (p *Partition) mustWait(a *attempt, class *queue.Class) bool {
 }
 
 // leavesSession tells whether the request cannot go to the worker that its session
-// is bound to, so that there is nothing to wait for: the worker may not serve it, or
-// is out of reach while others are not. mu must be held.
+// was bound to, so that there is nothing to wait for: the session has moved, or the
+// worker may not serve the request, or is out of reach while others are not. mu must
+// be held.
 func (p *Partition) leavesSession(a *attempt) bool {
 	w, now := &a.waiting, time.Now()
+	if p.movedOn(a, now) {
+		return true
+	}
 	inhibited, refused := p.core.inhibited.Load(), p.core.refusals.Load()
 	here, others := false, false
 	for _, row := range w.rows {

@@ -104,6 +104,11 @@ func (p *Partition) steer(a *attempt) (again bool, err error) {
 	if target == nil {
 		return false, nil
 	}
+	if a.req.Target == nil && a.exclusive && p.movedOn(a, time.Now()) {
+		a.hold.Rebind(time.Now()) // it takes what there is now
+		a.bound, a.exclusive = nil, false
+		return true, nil
+	}
 	for i, row := range a.rows {
 		if r := &a.view.rows[row]; r.worker == target.Worker && (target.Generation == 0 || r.member.generation == target.Generation) {
 			a.boundRow = i
@@ -126,6 +131,7 @@ func (p *Partition) steer(a *attempt) (again bool, err error) {
 		a.failedOn(target), p.core.inhibited.Load().holds(m, time.Now()):
 		a.hold.Rebind(time.Now())
 		a.bound, a.exclusive = nil, false
+		p.look() // who waits for that worker follows
 		return true, nil
 	case a.exclusive && a.req.Allow != nil && !a.allowed[a.view.index(m)]:
 		return false, &Error{
@@ -142,6 +148,13 @@ func (p *Partition) steer(a *attempt) (again bool, err error) {
 	a.hold.Abandon(time.Now())
 	a.bound, a.exclusive, a.unsteered = nil, false, true
 	return false, nil
+}
+
+// movedOn tells whether the session of a request is not bound any more to what it was
+// bound to when the request took it.
+func (p *Partition) movedOn(a *attempt, now time.Time) bool {
+	target, ok := p.sessions.Lookup(a.req.session(), now)
+	return !ok || target != *a.bound
 }
 
 // pinAgainst refuses a pin to another worker than the one that the session is

@@ -149,3 +149,26 @@ func TestWhoWaitsForAnInitialiserHoldsNoGrant(t *testing.T) {
 		}
 	})
 }
+
+func TestWhoWaitsForItsSessionsWorkerFollowsTheSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		w := newWorld(t, use("builtin:kv-aware"), nil, oneAtATime)
+		w.join(t, record("w1", "m1"))
+		w.start(ctx, inSession("r1", "s"))
+		second := w.start(ctx, inSession("r2", "s")) // waits for w1
+		w.join(t, record("w2", "m1"))
+		retry := inSession("r3", "s")
+		retry.Attempt, retry.Exclude = 1, []fleet.Worker{{ID: fleet.IDFromName("w1")}}
+		third := w.start(ctx, retry)
+		if second.done || !third.done || third.err != nil || third.sel.Name != "w2" {
+			t.Fatalf("got %+v, %+v; want w2 for the retry, which is busy then", second, third)
+		}
+		third.sel.Reservation.Release(reserve.Outcome{Kind: reserve.Completed})
+		synctest.Wait()
+		if !second.done || second.err != nil || second.sel.Name != "w2" {
+			t.Errorf("got %+v; want w2, where its session is", second)
+		}
+	})
+}
