@@ -216,3 +216,55 @@ func TestL5_HostNarrowingHoldsWhateverTheScorerDoes(t *testing.T) {
 		})
 	}
 }
+
+// What stories end with bites: each thing that can be left over is found.
+func TestWhatIsLeftOverIsFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, use("builtin:kv-aware"), nil, oneEach(1))
+		w.join(t, record("w1", "m1"))
+		found := func(want string) {
+			t.Helper()
+			if got := w.leftOver(); !strings.Contains(got, want) || (want == "") != (got == "") {
+				t.Errorf("found %q; want %q in it", got, want)
+			}
+		}
+		found("")
+		sel, err := w.Select(t.Context(), sessionRequest("a", "s"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found("ActiveRequests:1")
+		other, err := w.Reserve(t.Context(), &core.Booking{SelectionID: "b", Partition: model("m1"), Worker: &sel.Worker.ID})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		waiting := w.selectAll(t, ctx, sessionRequest("c", "s"))
+		synctest.Wait()
+		sel.Reservation.Release(reserve.Outcome{Kind: reserve.Completed})
+		found("ActiveRequests:1")
+		w.remove(t, "w1") // its booking goes, and c waits for nobody
+		synctest.Wait()
+		if o := ended(waiting); len(o) != 1 || !other.Reservation.Released() {
+			t.Errorf("%d ended; want that of the worker that has left", len(o))
+		}
+		cancel()
+		found("")
+
+		g := &gate{}
+		w = newWorld(t, policy.Spec{Filters: []policy.FilterSpec{{StageSpec: policy.StageSpec{Use: "module:gate"}}}, Scorers: use("builtin:kv-aware").Scorers}, oddities(g), oneEach(1))
+		w.join(t, record("w1", "m1"))
+		g.shut()
+		deciding := w.selectAll(t, t.Context(), sessionRequest("a", "s"), sessionRequest("b", "s"))
+		synctest.Wait()
+		found("Requests:1")
+		found("Initialising:1")
+		g.lift()
+		synctest.Wait()
+		o := ended(deciding)
+		o[0].sel.Reservation.Release(reserve.Outcome{Kind: reserve.Completed})
+		synctest.Wait()
+		ended(deciding)[0].sel.Reservation.Release(reserve.Outcome{Kind: reserve.Completed})
+		found("")
+	})
+}
