@@ -15,6 +15,7 @@ const (
 	streamRun = 1500 * time.Millisecond
 	outage    = 2 * time.Second
 	slowRun   = 2 * time.Second
+	u3Rounds  = 40
 	crashes   = 4
 	// manySwaps is a multiple of ten.
 	manySwaps      = 100

@@ -14,6 +14,7 @@ const (
 	streamRun      = 5 * time.Second
 	outage         = 30 * time.Second
 	slowRun        = 10 * time.Second
+	u3Rounds       = 200
 	crashes        = 20
 	manySwaps      = 1000
 	leakSlack      = 0
