@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -67,13 +68,15 @@ func (p *Partition) awaitSession(ctx context.Context, a *attempt) error {
 	if w.state == notWaiting {
 		class := p.queue.Class(a.req.Class)
 		a.beginWait(class)
-		switch err := p.queue.Hold(&w.place, p.view.Load().serving); {
-		case err == nil:
-			w.state = held
-		case w.wake == nil: // who was let in before waits all the same
+		workers := p.view.Load().serving
+		if w.wake != nil {
+			workers = math.MaxInt // it was let in before: no limit sends it away now
+		}
+		if err := p.queue.Hold(&w.place, workers); err != nil {
 			p.mu.Unlock()
 			return queueFull(err)
 		}
+		w.state = held
 	}
 	p.mu.Unlock()
 	began := time.Now()
