@@ -1,0 +1,9 @@
+//go:build soak
+
+package core_test
+
+const (
+	modelSteps     = 60 // at most, of a sequence
+	modelSequences = 100_000
+	modelSeed      = 0
+)
