@@ -71,7 +71,7 @@ func TestR3_CallersThatLeaveWithinMilliseconds(t *testing.T) {
 	stay := make([]time.Duration, calls)
 	for i := range stay {
 		// Every other call longer than the case says, so that most have been booked.
-		stay[i] = time.Duration(rnd.Int64N(int64(5*time.Millisecond))) + time.Duration(i%2)*20*time.Millisecond
+		stay[i] = time.Duration(rnd.Int64N(int64(5*time.Millisecond))) + time.Duration(i%2)*200*time.Millisecond
 	}
 	together(calls, func(i int) {
 		ctx, cancel := context.WithTimeout(t.Context(), stay[i])
