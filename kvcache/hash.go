@@ -74,15 +74,27 @@ func SequenceHashes(dst []SequenceHash, blocks []BlockHash) []SequenceHash {
 func windowHashes(dst []BlockHash, tokens []uint32, window, stride int, seed uint64) []BlockHash {
 	var small [1024]byte
 	buf := small[:]
+	if len(buf) < 4*window {
+		buf = make([]byte, 4*window)
+	}
+	buf = buf[:4*window]
 	for len(tokens) >= window {
-		if len(buf) < 4*window {
-			buf = make([]byte, 4*window)
-		}
-		for i, t := range tokens[:window] {
-			binary.LittleEndian.PutUint32(buf[4*i:], t)
-		}
-		dst = append(dst, BlockHash(xxh3.HashSeed(buf[:4*window], seed)))
+		putTokens(buf, tokens[:window])
+		dst = append(dst, BlockHash(xxh3.HashSeed(buf, seed)))
 		tokens = tokens[stride:]
 	}
 	return dst
+}
+
+// putTokens writes tokens as little-endian 32-bit words. It writes 8 bytes at a time, as the hash reads them: a read
+// that spans two writes that are still under way waits for both.
+func putTokens(buf []byte, tokens []uint32) {
+	for len(tokens) >= 4 && len(buf) >= 16 {
+		binary.LittleEndian.PutUint64(buf[:8], uint64(tokens[0])|uint64(tokens[1])<<32)
+		binary.LittleEndian.PutUint64(buf[8:16], uint64(tokens[2])|uint64(tokens[3])<<32)
+		tokens, buf = tokens[4:], buf[16:]
+	}
+	for i, t := range tokens {
+		binary.LittleEndian.PutUint32(buf[4*i:], t)
+	}
 }

@@ -2,6 +2,7 @@ package exact
 
 import (
 	"math/bits"
+	"slices"
 
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/kvcache"
@@ -9,6 +10,9 @@ import (
 
 // query is the scratch of one find.
 type query struct {
+	asked   []fleet.Worker // whom the next two tell of
+	version uint64         // of the list of workers when they were made; 0 for never
+
 	slots  []int    // of each asked worker, -1 when unknown
 	all    []uint64 // the set of asked slots
 	active []uint64 // those that hold everything so far
@@ -54,7 +58,12 @@ func extend(o *kvcache.Overlap, t kvcache.Tier, length uint32) {
 	}
 }
 
+// prepare looks the workers up. A query that had the same ones, as most have, knows them already.
 func (x *Index) prepare(q *query, workers []fleet.Worker) {
+	if q.version == x.version && slices.Equal(q.asked, workers) {
+		return
+	}
+	q.version, q.asked = x.version, append(q.asked[:0], workers...)
 	words := (x.slots + 63) / 64
 	if len(q.all) < words {
 		q.all, q.active = make([]uint64, words), make([]uint64, words)

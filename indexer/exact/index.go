@@ -33,14 +33,15 @@ type Index struct {
 	mu      sync.RWMutex // guards all below, and every node
 	root    *node
 	workers map[fleet.Worker]*holder
-	slots   int   // slots ever given out
-	free    []int // slots given back
+	version uint64 // of workers: rises with each that comes or goes, from 1
+	slots   int    // slots ever given out
+	free    []int  // slots given back
 	held    [kvcache.Tiers]int
 }
 
 // New returns an empty index for blocks of blockSize tokens.
 func New(blockSize int) *Index {
-	return &Index{blockSize: blockSize, root: &node{}, workers: map[fleet.Worker]*holder{}}
+	return &Index{blockSize: blockSize, root: &node{}, workers: map[fleet.Worker]*holder{}, version: 1}
 }
 
 // Apply implements indexer.Indexer.
@@ -83,6 +84,7 @@ func (x *Index) Remove(w fleet.Worker) {
 	defer x.mu.Unlock()
 	h.gone = true
 	delete(x.workers, w)
+	x.version++
 	x.free = append(x.free, h.slot)
 }
 
@@ -152,6 +154,7 @@ func (x *Index) holder(w fleet.Worker, make bool) *holder {
 	}
 	h = newHolder(slot)
 	x.workers[w] = h
+	x.version++
 	return h
 }
 
