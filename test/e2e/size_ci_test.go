@@ -16,6 +16,7 @@ const (
 	outage    = 2 * time.Second
 	slowRun   = 2 * time.Second
 	u3Rounds  = 40
+	randomRun = 30 * time.Second
 	crashes   = 4
 	// manySwaps is a multiple of ten.
 	manySwaps      = 100

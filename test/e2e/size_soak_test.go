@@ -15,6 +15,7 @@ const (
 	outage         = 30 * time.Second
 	slowRun        = 10 * time.Second
 	u3Rounds       = 200
+	randomRun      = 60 * time.Second
 	crashes        = 20
 	manySwaps      = 1000
 	leakSlack      = 0
