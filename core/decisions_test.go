@@ -182,8 +182,13 @@ func TestTableHoldsWhatHasASource(t *testing.T) {
 		if diff := cmp.Diff(wantColumns, columns); diff != "" {
 			t.Errorf("columns (-want +got):\n%s", diff)
 		}
+		local, err := kvcache.BlockHashes(nil, prompt('A', 100), 16, kvcache.Seed("sql", "s"))
+		if err != nil {
+			t.Fatal(err)
+		}
 		wantFields := map[string]float64{
-			"isl_tokens": 100, "isl_blocks": 6, "block_size": 16, "osl_estimate": 5, "max_tokens": 7, "priority": 3,
+			"prefix_hash": float64(uint64(kvcache.SequenceHashes(nil, local)[5]) >> 11), // of all six blocks
+			"isl_tokens":  100, "isl_blocks": 6, "block_size": 16, "osl_estimate": 5, "max_tokens": 7, "priority": 3,
 			"temperature": 0.5, "deadline_ms": 2000, "queue_age_ms": 250, "has_lora": 1, "n_total_workers": 2, "streaming": 1,
 			"session_final": 1, "now_ms": float64(time.Now().UnixMilli()), "decision_id": 1, "tenant": abi.ID("t"),
 			"model": abi.ID("m1"), "session": abi.ID("s1"), "parent_session": abi.ID("s0"), "adapter": abi.ID("sql"),
