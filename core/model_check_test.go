@@ -463,11 +463,15 @@ func (m *wholeModel) leased(f *flight, rank string, w *modelWorker) (*modelBindi
 			return nil, nil
 		}
 		return nil, fmt.Errorf("want the session's worker: %+v", e)
+	case e == nil && f.unsteered:
+		return nil, nil
 	case e == nil && m.bound(f.part, f.ask.session) == "":
 		if m.kind.small || m.initialised(f.part, f.ask.session) { // the next one has dropped it at once
 			return nil, nil
 		}
 		return nil, errors.New("and its session is not bound")
+	case e != nil && e.loose && e.rank != rank && m.bound(f.part, f.ask.session) == e.rank: // it had begun before that
+		return e, nil
 	case e == nil, !m.kind.soft && (e.lost || !m.usable(e, f)):
 		if e != nil {
 			m.met["moved session"]++

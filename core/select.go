@@ -261,6 +261,7 @@ func (p *Partition) commit(ctx context.Context, a *attempt) (out outcome, err er
 	}
 	if p.busyByNow(a) {
 		p.leaveQueue(a) // its arrival is its place
+		a.view = nil    // who was passed over may be in reach by now
 		return anew, nil
 	}
 	a.answer(p, now, row)

@@ -172,3 +172,25 @@ func TestWhoWaitsForItsSessionsWorkerFollowsTheSession(t *testing.T) {
 		}
 	})
 }
+
+// Who was out of reach when a request looked is looked at again when it goes.
+func TestWhoWaitedSeesThatAWorkerIsInReachAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		w := newWorld(t, use("builtin:kv-aware"), nil, oneAtATime)
+		w.join(t, workers("m1", 2)...)
+		w.Inhibit(fleet.IDFromName("w2"))
+		w.start(ctx, bookRequest("r1", prompt('A', 20)))
+		second := w.start(ctx, bookRequest("r2", prompt('A', 20)))
+		if second.done {
+			t.Fatalf("got %+v; want it to wait for w1", second)
+		}
+		<-time.After(2 * time.Second) // w2 is in reach again
+		w.Tick(time.Now())
+		synctest.Wait()
+		if !second.done || second.err != nil || second.sel.Name != "w2" {
+			t.Errorf("got %+v; want w2", second)
+		}
+	})
+}
