@@ -91,7 +91,7 @@ func (f *busyFleet) draw(rnd *rand.Rand) (path string, body map[string]any, head
 func (f *busyFleet) disturb(rnd *rand.Rand) {
 	i := rnd.IntN(manyWorkers)
 	id := fmt.Sprint("/v1/workers/", i+1)
-	switch rnd.IntN(12) {
+	switch rnd.IntN(13) {
 	case 0, 1:
 		f.refuse(i, http.StatusTooManyRequests, rnd)
 	case 2, 3:
@@ -103,7 +103,9 @@ func (f *busyFleet) disturb(rnd *rand.Rand) {
 		f.r.must("POST", "/v1/config/reload", nil, nil)
 	case 6:
 		f.put(i, fmt.Sprint("http://127.0.0.77:", 100+i)) // nobody listens there
-	case 7, 8:
+	case 7:
+		f.decideBy(busyPolicies[rnd.IntN(len(busyPolicies))])
+	case 8, 9:
 		if status, _ := f.r.raw("DELETE", id, nil); status != http.StatusNoContent && status != http.StatusNotFound {
 			f.t.Errorf("a worker is removed: status %d", status)
 		}
@@ -113,6 +115,15 @@ func (f *busyFleet) disturb(rnd *rand.Rand) {
 			i = rnd.IntN(manyWorkers)
 		}
 	}
+}
+
+// decideBy makes another policy the active one.
+func (f *busyFleet) decideBy(spec string) {
+	var made struct {
+		Revision int `json:"revision"`
+	}
+	f.r.must("PUT", "/v1/policies/default", []byte(spec), &made)
+	f.r.activate(made.Revision)
 }
 
 // refuse has an engine take no request for a moment.

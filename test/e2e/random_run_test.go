@@ -24,10 +24,9 @@ const (
 )
 
 // busyConfig lets requests wait, refuse, expire and share adapters all the time.
-// The last part has two forms, for reloads.
+// The last part has several forms, for reloads.
 const busyConfig = `models: {m: {block_size: 16}}
 frontend: {first_byte_timeout: 10s}
-affinity: {ttl: 2s, entries: 40}
 lora: {slots: 2, manage: [{name: a1, model: m, path: /a1}, {name: a2, model: m, path: /a2}, {name: a3, model: m, path: /a3}]}
 queue:
   refresh_after: 50ms
@@ -39,8 +38,25 @@ queue:
 
 // busyForms end busyConfig.
 var busyForms = [...]string{
-	"    batch: {busy: {prefill_tokens: 60}, limits: {requests: 1, tokens: 100}, timeout: 100ms}\n",
-	"    batch: {weight: 2, busy: {active_requests: 1}, limits: {requests: 0}, timeout: 100ms}\nrouting: {seed: 5}\n",
+	`    batch: {busy: {prefill_tokens: 60}, limits: {requests: 1, tokens: 100}, timeout: 100ms}
+affinity: {ttl: 2s, entries: 40}
+`,
+	`    batch: {weight: 2, busy: {active_requests: 1}, limits: {requests: 0}, timeout: 100ms}
+affinity: {ttl: 2s, entries: 40, mode: soft}
+routing: {seed: 5}
+`,
+	`affinity: {ttl: 2s, entries: 40}
+shared_cache: {url: "http://127.0.0.77:99"}
+`,
+}
+
+// busyPolicies decide in turn.
+var busyPolicies = [...]string{
+	`{"scorers":[{"use":"builtin:kv-aware"}],"lora":[{"use":"builtin:lora-affinity","weight":10}],"picker":{"use":"builtin:softmax","config":{"temperature":0.5}}}`,
+	`{"policy":{"use":"builtin:two-tier"}}`,
+	`{"policy":{"use":"builtin:sticky"}}`,
+	`{"policy":{"use":"builtin:consistent-hash-bounded-load"}}`,
+	`{"scorers":[{"use":"builtin:backlog-tokens"}],"picker":{"use":"builtin:two-choices"}}`,
 }
 
 // busyFleet is a router with many engines that things happen to.
