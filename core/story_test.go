@@ -71,6 +71,7 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		"go": s.beside, "settle": s.settle, "cancel": s.cancel, "waiting": s.waiting, "tick": s.tick,
 		"reserve": s.reserve, "prefill-complete-id": s.prefillCompleteID, "output-block": s.outputBlock, "free-id": s.freeID,
 		"opened":   func(*datadriven.TestData) string { return strconv.Itoa(s.world.cache.opened) },
+		"pending":  func(*datadriven.TestData) string { return strconv.Itoa(s.world.Stats().Pending) },
 		"bindings": s.bindings, "sessions": s.sessions, "binding-event": s.bindingEvent,
 		"refused": s.refused, "report": s.report, "rule-out": s.ruleOut, "shared": s.shared, "replicated": s.replicated,
 		"adapter-state": s.adapterState, "plan-adapters": s.planAdapters,
