@@ -50,8 +50,8 @@ func TestR3_CallersThatGiveUpLeaveNothing(t *testing.T) {
 					seed := rng.Uint64()
 					req.Seed = &seed
 					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rng.Int64N(int64(5*time.Millisecond))))
-					defer cancel()
-					all = append(all, w.selectAll(t, ctx, req)...)
+					t.Cleanup(cancel)
+					all = append(all, w.selectAll(ctx, req)...)
 				}
 				<-time.After(10 * time.Millisecond)
 				var booked, gaveUp int

@@ -25,11 +25,11 @@ func behindAnInitialiser(t *testing.T) (w *world, first chan outcome, leaving, s
 		}
 		blocking = append(blocking, sel)
 	}
-	first = w.selectAll(t, t.Context(), sessionRequest("first", "s"))[0]
+	first = w.selectAll(t.Context(), sessionRequest("first", "s"))[0]
 	waitUntil(t, func() bool { return w.waitingIn(model("m1")) == 1 })
 	ctx, cancel := context.WithCancel(t.Context())
-	leaving = w.selectAll(t, ctx, numbered(25, func(i int) *core.Request { return sessionRequest(fmt.Sprint("leaves", i), "s") })...)
-	staying = w.selectAll(t, t.Context(), numbered(25, func(i int) *core.Request { return sessionRequest(fmt.Sprint("stays", i), "s") })...)
+	leaving = w.selectAll(ctx, numbered(25, func(i int) *core.Request { return sessionRequest(fmt.Sprint("leaves", i), "s") })...)
+	staying = w.selectAll(t.Context(), numbered(25, func(i int) *core.Request { return sessionRequest(fmt.Sprint("stays", i), "s") })...)
 	waitUntil(t, func() bool { return w.waitingIn(model("m1")) == 51 })
 	return w, first, leaving, staying, cancel, func() {
 		for _, sel := range blocking {
@@ -60,20 +60,26 @@ func TestOf50BehindAQueuedInitialiser25AreGoneAtOnce(t *testing.T) {
 		t.Errorf("%d wait, sessions %+v; want 26 and no lease", n, st.Sessions)
 	}
 	free()
-	served := map[string]int{}
+	served, booked := map[string]int{}, []*core.Selection{}
 	for _, ch := range append(staying, first) {
 		o := <-ch
 		if o.err != nil {
 			t.Fatal(o.err)
 		}
 		served[o.sel.Name]++
-		defer o.sel.Reservation.Release(reserve.Outcome{Kind: reserve.Completed})
+		booked = append(booked, o.sel)
 	}
 	if len(served) != 1 || w.stats(model("m1")).Sessions.Leases != 26 {
 		t.Errorf("served by %v with %+v; want one worker and 26 leases", served, w.stats(model("m1")).Sessions)
 	}
 	if _, ok := w.BoundTo(model("m1"), "s"); !ok {
 		t.Error("the session is not bound")
+	}
+	for _, sel := range booked {
+		sel.Reservation.Release(reserve.Outcome{Kind: reserve.Completed})
+	}
+	if msg := w.leftOver(); msg != "" {
+		t.Error(msg)
 	}
 }
 
@@ -88,9 +94,9 @@ func TestWhoWaitsBehindAnInitialiserThatLeavesTakesOver(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		first := w.selectAll(t, ctx, sessionRequest("first", "s"))
+		first := w.selectAll(ctx, sessionRequest("first", "s"))
 		synctest.Wait()
-		others := w.selectAll(t, t.Context(), numbered(5, func(i int) *core.Request { return sessionRequest(fmt.Sprint(i), "s") })...)
+		others := w.selectAll(t.Context(), numbered(5, func(i int) *core.Request { return sessionRequest(fmt.Sprint(i), "s") })...)
 		synctest.Wait()
 		cancel()
 		synctest.Wait()

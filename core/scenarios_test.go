@@ -136,7 +136,7 @@ func sharesHoldOverAThousandPops(t *testing.T) {
 		arrive := func(class string, n int) {
 			req := bookRequest(fmt.Sprint(class, ":", n), nil)
 			req.Class, req.Prompt.Count = class, lengths[class]
-			all = append(all, w.selectAll(t, ctx, req)...)
+			all = append(all, w.selectAll(ctx, req)...)
 		}
 		for i := range 10 {
 			for class := range weights {
@@ -239,7 +239,7 @@ func TestWhatIsLeftOverIsFound(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		waiting := w.selectAll(t, ctx, sessionRequest("c", "s"))
+		waiting := w.selectAll(ctx, sessionRequest("c", "s"))
 		synctest.Wait()
 		sel.Reservation.Release(reserve.Outcome{Kind: reserve.Completed})
 		found("ActiveRequests:1")
@@ -255,7 +255,7 @@ func TestWhatIsLeftOverIsFound(t *testing.T) {
 		w = newWorld(t, policy.Spec{Filters: []policy.FilterSpec{{StageSpec: policy.StageSpec{Use: "module:gate"}}}, Scorers: use("builtin:kv-aware").Scorers}, oddities(g), oneEach(1))
 		w.join(t, record("w1", "m1"))
 		g.shut()
-		deciding := w.selectAll(t, t.Context(), sessionRequest("a", "s"), sessionRequest("b", "s"))
+		deciding := w.selectAll(t.Context(), sessionRequest("a", "s"), sessionRequest("b", "s"))
 		synctest.Wait()
 		found("Requests:1")
 		found("Initialising:1")

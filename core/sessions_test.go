@@ -35,7 +35,7 @@ func TestA2_SimultaneousFirstRequestsNeedOneDecision(t *testing.T) {
 		w := newWorld(t, use("module:slow"), stages{slow}, bindsFor(time.Minute))
 		w.join(t, workers("m1", 4)...)
 		began := time.Now()
-		all := w.selectAll(t, t.Context(), numbered(50, func(i int) *core.Request { return sessionRequest(fmt.Sprint(i), "new") })...)
+		all := w.selectAll(t.Context(), numbered(50, func(i int) *core.Request { return sessionRequest(fmt.Sprint(i), "new") })...)
 		<-time.After(time.Second)
 		served := map[string]int{}
 		for _, o := range ended(all) {

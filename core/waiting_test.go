@@ -38,8 +38,7 @@ type outcome struct {
 
 // selectAll starts the requests, one after the other, and returns where each
 // tells how it ended.
-func (w *world) selectAll(t testing.TB, ctx context.Context, reqs ...*core.Request) []chan outcome {
-	t.Helper()
+func (w *world) selectAll(ctx context.Context, reqs ...*core.Request) []chan outcome {
 	out := make([]chan outcome, len(reqs))
 	for i, req := range reqs {
 		out[i] = make(chan outcome, 1)
@@ -97,7 +96,7 @@ func TestWithTheQueueFullAdvisoryAnswersAtOnceAndChangesNothing(t *testing.T) {
 		w.join(t, workers("m1", 2)...)
 		ctx, cancel := context.WithCancel(t.Context())
 		// Two that are served, of which one has the session, and four that wait.
-		waiting := w.selectAll(t, ctx, numbered(6, func(i int) *core.Request {
+		waiting := w.selectAll(ctx, numbered(6, func(i int) *core.Request {
 			req := sessionRequest(fmt.Sprint(i), map[int]string{0: "s"}[i])
 			req.Prompt.Tokens = prompt(byte('A'+i), 64)
 			return req
@@ -162,7 +161,7 @@ func TestEventsWhileARequestWaitsTenSecondsChangeItsChoice(t *testing.T) {
 					}
 					held = append(held, sel)
 				}
-				all := w.selectAll(t, t.Context(), bookRequest("waits", tokens))
+				all := w.selectAll(t.Context(), bookRequest("waits", tokens))
 				synctest.Wait()
 				w.cache.store(fleet.Worker{ID: fleet.IDFromName("w2")}, tokens, 16)
 				<-time.After(c.waits)
@@ -197,7 +196,7 @@ func TestU2_Of100QueuedWith60Cancelled40AreServed(t *testing.T) {
 			} else {
 				tokens += int64(10 + i)
 			}
-			all = append(all, w.selectAll(t, c, req)...)
+			all = append(all, w.selectAll(c, req)...)
 		}
 		synctest.Wait()
 		cancel()
@@ -241,7 +240,7 @@ func TestU3_TimeLimitAndCapacityAtTheSameMoment(t *testing.T) {
 				t.Fatal(err)
 			}
 			began := time.Now()
-			all := w.selectAll(t, t.Context(), bookRequest("waits", nil))
+			all := w.selectAll(t.Context(), bookRequest("waits", nil))
 			synctest.Wait()
 			off := time.Duration(rng.IntN(5)-2) * 500 * time.Microsecond // often exactly 0
 			<-time.After(500*time.Millisecond + off)
@@ -303,7 +302,7 @@ func TestU4_WeightsShareTheDispatches(t *testing.T) {
 			classes[id] = class
 			req := bookRequest(id, nil)
 			req.Prompt.Count, req.Class = 100, class
-			all = append(all, w.selectAll(t, ctx, req)...)
+			all = append(all, w.selectAll(ctx, req)...)
 		}
 		for range 20 {
 			arrive("high")
@@ -342,9 +341,9 @@ func TestU5_ANewWorkerServesWhoWaitsWithoutANewRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, use("builtin:least-load"), nil, oneEach(5))
 		w.join(t, record("w1", "m1"))
-		first := w.selectAll(t, t.Context(), numbered(5, func(int) *core.Request { return bookRequest("", nil) })...)
+		first := w.selectAll(t.Context(), numbered(5, func(int) *core.Request { return bookRequest("", nil) })...)
 		synctest.Wait()
-		all := w.selectAll(t, t.Context(), numbered(20, func(int) *core.Request { return bookRequest("", nil) })...)
+		all := w.selectAll(t.Context(), numbered(20, func(int) *core.Request { return bookRequest("", nil) })...)
 		<-time.After(time.Second)
 		if n := w.waitingIn(model("m1")); n != 20 || len(ended(first)) != 5 {
 			t.Fatalf("%d wait; want 20", n)
