@@ -12,6 +12,7 @@ import (
 
 	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/core/policy"
+	"github.com/routerd/routerd/core/queue"
 	"github.com/routerd/routerd/core/reserve"
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/plugins/abi"
@@ -29,9 +30,22 @@ func bookRequest(id string, tokens []uint32) *core.Request {
 	return &core.Request{Kind: core.Book, SelectionID: id, Partition: model("m1"), Prompt: core.Prompt{Tokens: tokens}}
 }
 
+// queueing has a core in which 30 requests on a rank make it busy.
+func queueing(on bool) func(*core.Config) {
+	return func(c *core.Config) {
+		if on {
+			c.Queue.Classes[0].Busy = queue.Busy{ActiveRequests: 30}
+		}
+	}
+}
+
 func TestQ3_SimultaneousBookingsSpreadEvenly(t *testing.T) {
-	for _, spec := range []string{"builtin:kv-aware", "builtin:least-load", "module:slow"} {
-		t.Run(spec, func(t *testing.T) {
+	for _, c := range []struct {
+		spec   string
+		queued bool
+	}{{"builtin:kv-aware", false}, {"builtin:least-load", false}, {"module:slow", false}, {"builtin:kv-aware", true}, {"module:slow", true}} {
+		spec := c.spec
+		t.Run(fmt.Sprint(spec, " queue ", c.queued), func(t *testing.T) {
 			slow := &stage{score: func(_ context.Context, t *policy.Table, scores []float64) error {
 				for i, a := range t.Column(abi.ColLoadActiveRequests) {
 					scores[i] = -a
@@ -40,7 +54,7 @@ func TestQ3_SimultaneousBookingsSpreadEvenly(t *testing.T) {
 				return nil
 			}}
 			slow.columns.AddStd(abi.ColLoadActiveRequests)
-			w := newWorld(t, use(spec), stages{slow}, func(c *core.Config) { c.TurnLimit = time.Second })
+			w := newWorld(t, use(spec), stages{slow}, func(c *core.Config) { c.TurnLimit = time.Second }, queueing(c.queued))
 			w.join(t, workers("m1", 4)...)
 			var wg sync.WaitGroup
 			start := make(chan struct{})
@@ -92,7 +106,13 @@ func TestQ2_SequentialUnrelatedPromptsSpread(t *testing.T) {
 }
 
 func TestR4_EqualIDsAreOneBookingAndOneConflict(t *testing.T) {
-	w := newWorld(t, use("builtin:kv-aware"), nil)
+	for _, queued := range []bool{false, true} {
+		t.Run(fmt.Sprint("queue ", queued), func(t *testing.T) { equalIDs(t, queueing(queued)) })
+	}
+}
+
+func equalIDs(t *testing.T, change func(*core.Config)) {
+	w := newWorld(t, use("builtin:kv-aware"), nil, change)
 	w.join(t, workers("m1", 4)...)
 	var booked, conflicts atomic.Int64
 	var wg sync.WaitGroup

@@ -463,7 +463,7 @@ func (m *wholeModel) leased(f *flight, rank string, w *modelWorker) (*modelBindi
 			return nil, nil
 		}
 		return nil, fmt.Errorf("want the session's worker: %+v", e)
-	case e == nil && f.unsteered:
+	case f.unsteered:
 		return nil, nil
 	case e == nil && m.bound(f.part, f.ask.session) == "":
 		if m.kind.small || m.initialised(f.part, f.ask.session) { // the next one has dropped it at once
@@ -484,7 +484,7 @@ func (m *wholeModel) leased(f *flight, rank string, w *modelWorker) (*modelBindi
 	case m.kind.soft:
 		e.rank, e.generation = rank, w.generation
 		return e, nil
-	case f.unsteered || !m.serves(e, f):
+	case !m.serves(e, f):
 		return nil, nil
 	case e.loose || m.kind.small:
 		return e, nil
@@ -559,7 +559,7 @@ func (m *wholeModel) leases(part, session string, e *modelBinding) (n int) {
 		}
 	}
 	for _, f := range m.flying {
-		if f.part == part && f.ask.session == session && f.takes() && !f.unsteered {
+		if f.part == part && f.ask.session == session && f.takes() && !f.unsteered && !e.loose {
 			n++
 		}
 	}
@@ -682,9 +682,20 @@ func (m *wholeModel) mayWait(f *flight) bool {
 		if f.bound != "" && a.kind == core.Query && slices.Contains(rows, f.bound) && m.busyOrRefuses(f.bound, f, rows) {
 			return true
 		}
+		if m.behind(f) {
+			return true
+		}
 		return queues && e != nil && slices.Contains(rows, e.rank) && m.usable(e, f) && m.busyOrRefuses(e.rank, f, rows)
 	}
 	return false
+}
+
+// behind tells whether a request, whose session has moved, may stand behind others
+// in the lane of the worker where it was: only the head of a lane is looked at.
+func (m *wholeModel) behind(f *flight) bool {
+	return slices.ContainsFunc(m.flying, func(g *flight) bool {
+		return g != f && g.part == f.part && g.ask.class == f.ask.class && g.ask.session != "" && g.ask.session != f.ask.session && g.waited
+	})
 }
 
 func (m *wholeModel) busyOrRefuses(rank string, f *flight, rows []string) bool {

@@ -6,4 +6,5 @@ const (
 	modelSteps     = 60 // at most, of a sequence
 	modelSequences = 100_000
 	modelSeed      = 0
+	togetherSteps  = 100000 // of each goroutine
 )

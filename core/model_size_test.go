@@ -8,4 +8,5 @@ const (
 	modelSteps     = 40 // at most, of a sequence
 	modelSequences = 2000
 	modelSeed      = 1
+	togetherSteps  = 3000 // of each goroutine
 )

@@ -91,7 +91,18 @@ func (p *Partition) run(ctx context.Context, a *attempt) error {
 		if out, err := p.decideInTurn(ctx, a, handle); out != anew || err != nil {
 			return err
 		}
+		p.giveBack(a)
 	}
+}
+
+// giveBack gives up a grant that was for another worker: its arrival is its place.
+func (p *Partition) giveBack(a *attempt) {
+	if a.waiting.state != granted {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.leaveQueue(a)
 }
 
 // settle gives back what a request that has ended still holds: its place in the
