@@ -148,14 +148,21 @@ func (p *Partition) leavesSession(a *attempt) bool {
 }
 
 // ahead is the number of grants that go before a request of a lane: those of its
-// own lane, for the lane without constraints those of all. mu must be held.
-func (p *Partition) ahead(lane string) int {
+// own lane, for the lane without constraints those of all, for that of a session's
+// rank those of all sessions there. mu must be held.
+func (p *Partition) ahead(lane string) (n int) {
+	prefix := ""
 	if lane != "" {
-		return p.grants[lane]
+		if lane[0] != '@' {
+			return p.grants[lane]
+		}
+		rank, _, _ := strings.Cut(lane, "\x00")
+		prefix = rank + "\x00"
 	}
-	n := 0
-	for _, g := range p.grants {
-		n += g
+	for l, g := range p.grants {
+		if strings.HasPrefix(l, prefix) {
+			n += g
+		}
 	}
 	return n
 }
@@ -223,20 +230,27 @@ func (a *attempt) lane() string {
 	req := a.req
 	switch {
 	case a.exclusive:
-		return "@" + a.bound.Worker.String()
+		return "@" + a.bound.Worker.String() + "\x00" + req.needs()
 	case req.Pin != nil && req.Pin.Rank != nil:
 		return "=" + req.Pin.String() + "/" + strconv.FormatUint(uint64(*req.Pin.Rank), 10)
 	case req.Pin != nil:
 		return "=" + req.Pin.String()
-	case req.Allow == nil && req.Adapter == "" && req.Constraints.empty():
+	}
+	return req.needs()
+}
+
+// needs names what narrows the workers of a request, but its pin and its session;
+// empty for nothing.
+func (r *Request) needs() string {
+	if r.Allow == nil && r.Adapter == "" && r.Constraints.empty() {
 		return ""
 	}
-	parts := slices.Concat(req.Allow, req.Constraints.RequiredTaints)
-	for key, value := range req.Constraints.RequiredLabels {
+	parts := slices.Concat(r.Allow, r.Constraints.RequiredTaints)
+	for key, value := range r.Constraints.RequiredLabels {
 		parts = append(parts, key+"="+value)
 	}
 	slices.Sort(parts)
-	return req.Adapter + "\x00" + strings.Join(parts, "\x00")
+	return r.Adapter + "\x00" + strings.Join(parts, "\x00")
 }
 
 // enqueue puts the request into its lane. mu must be held.

@@ -473,12 +473,14 @@ func (m *wholeModel) leased(f *flight, rank string, w *modelWorker) (*modelBindi
 	case e != nil && e.loose && e.rank != rank && m.bound(f.part, f.ask.session) == e.rank: // it had begun before that
 		return e, nil
 	case e == nil, !m.kind.soft && (e.lost || !m.usable(e, f)):
-		if e != nil {
+		moved := e != nil
+		if moved {
 			m.met["moved session"]++
 		}
 		// Behind the gate several may have begun to initialise, one after the other:
-		// all follow the first that books.
-		e = &modelBinding{rank: rank, generation: w.generation, born: m.steps, loose: m.opened && m.initialised(f.part, f.ask.session)}
+		// all follow the first that books. Who waits for the worker that it was bound
+		// to before may stand behind others there.
+		e = &modelBinding{rank: rank, generation: w.generation, born: m.steps, loose: (m.opened || moved) && m.initialised(f.part, f.ask.session)}
 		sessions[f.ask.session] = e
 		return e, nil
 	case m.kind.soft:
@@ -537,6 +539,11 @@ func (m *wholeModel) reconcile(answers []*flight) error {
 				if delete(sessions, id); got != "" {
 					sessions[id] = &modelBinding{rank: got, generation: m.workers[workerOf(got)].generation, loose: true}
 				}
+				continue
+			case e != nil && e.loose && slices.ContainsFunc(answers, func(f *flight) bool {
+				return f.part == part && f.ask.session == id && f.takes() && f.err == nil && rankName(f.sel.Name, f.sel.Worker.Rank) == got
+			}):
+				e.rank, e.generation = got, m.workers[workerOf(got)].generation // it was the first
 				continue
 			case e != nil && got == "" && m.leases(part, id, e) == 0 && !now.Before(e.touched.Add(modelIdle)):
 				delete(sessions, id) // its idle time is over

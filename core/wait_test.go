@@ -194,3 +194,30 @@ func TestWhoWaitedSeesThatAWorkerIsInReachAgain(t *testing.T) {
 		}
 	})
 }
+
+// Two of one session wait for its worker, the first for an adapter that no other
+// has: where the worker is out of reach the second does not stand behind it.
+func TestWhoWaitsForASessionsWorkerWithoutAnAdapterIsNotBehindOneThatNeedsIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		w := newWorld(t, use("builtin:kv-aware"), nil, oneAtATime)
+		first := record("w1", "m1")
+		first.Adapters = []fleet.Adapter{{Name: "ad"}}
+		w.join(t, first)
+		w.start(ctx, inSession("r1", "s"))
+		req := inSession("r2", "s")
+		req.Adapter = "ad"
+		needs := w.start(ctx, req) // nobody else has it
+		plain := w.start(ctx, inSession("r3", "s"))
+		w.join(t, record("w2", "m1"))
+		w.Inhibit(fleet.IDFromName("w1"))
+		w.Tick(time.Now())
+		synctest.Wait()
+		if needs.done || !plain.done || plain.err != nil || plain.sel.Name != "w2" {
+			t.Errorf("got %+v, %+v; want the first to wait for w1 and w2 for the second", needs, plain)
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
