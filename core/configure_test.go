@@ -183,7 +183,7 @@ func TestABadConfigurationLeavesTheOldOne(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer sel.Reservation.Release(reserve.Outcome{})
+		t.Cleanup(func() { sel.Reservation.Release(reserve.Outcome{}) })
 	}
 }
 
