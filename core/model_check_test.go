@@ -51,8 +51,9 @@ func (m *wholeModel) remember() {
 		for _, rank := range rows {
 			f.could[rank] = true
 		}
-		if e := m.binding(f); e != nil && f.takes() && !m.usable(e, f) {
-			e.lost = true
+		if e := m.binding(f); e != nil && f.takes() {
+			shut, _ := m.gate.stopped()
+			e.lost, e.loose = e.lost || !m.usable(e, f), e.loose || shut
 		}
 	}
 }
@@ -154,6 +155,9 @@ func (m *wholeModel) expect(f *flight) string {
 	if a.session != "" {
 		e = sessions[a.session]
 		if f.takes() && e == nil && m.initialised(f.part, a.session) {
+			if slices.ContainsFunc(m.flying, func(g *flight) bool { return g.ask.session == a.session && g.ask.adapter != "" }) {
+				return "" // that one may go its own way
+			}
 			return m.waitOr(f)
 		}
 	}
@@ -466,8 +470,8 @@ func (m *wholeModel) leased(f *flight, rank string, w *modelWorker) (*modelBindi
 	case f.unsteered:
 		return nil, nil
 	case e == nil && m.bound(f.part, f.ask.session) == "":
-		if m.kind.small || m.initialised(f.part, f.ask.session) { // the next one has dropped it at once
-			return nil, nil
+		if m.kind.small || m.initialised(f.part, f.ask.session) || m.opened && f.ask.adapter != "" {
+			return nil, nil // the next one has dropped it at once, or it never took it
 		}
 		return nil, errors.New("and its session is not bound")
 	case e != nil && e.loose && e.rank != rank && m.bound(f.part, f.ask.session) == e.rank: // it had begun before that
@@ -532,6 +536,9 @@ func (m *wholeModel) reconcile(answers []*flight) error {
 	for part, sessions := range m.parts {
 		for _, id := range []string{"s1", "s2", "s3", "s4"} {
 			e, got := sessions[id], m.bound(part, id)
+			if e != nil && m.opened && m.together(answers, part, id) > 0 {
+				e.loose = true // which binding each of them has a lease on is chance
+			}
 			switch {
 			case e == nil && got == "", e != nil && e.rank == got:
 				continue
@@ -556,6 +563,16 @@ func (m *wholeModel) reconcile(answers []*flight) error {
 		}
 	}
 	return nil
+}
+
+// together counts the answers of one session in one step.
+func (m *wholeModel) together(answers []*flight, part, session string) (n int) {
+	for _, f := range answers {
+		if f.part == part && f.ask.session == session && f.takes() {
+			n++
+		}
+	}
+	return n
 }
 
 // leases counts what keeps a binding: bookings, and those that wait for its worker.
