@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/routerd/routerd/core/queue"
+	"github.com/routerd/routerd/fleet"
 )
 
 // Why a queue beside optimistic decisions?
@@ -62,11 +64,16 @@ func (p *Partition) admit(ctx context.Context, a *attempt) error {
 			p.mu.Unlock()
 			continue
 		}
-		class := p.queue.Class(a.req.Class)
+		class := p.class(a)
 		if !p.mustWait(a, class) {
 			p.leaveQueue(a)
 			p.mu.Unlock()
 			return nil
+		}
+		if !w.limit.IsZero() && !time.Now().Before(w.limit) { // it came back from a commit
+			p.leaveQueue(a)
+			p.mu.Unlock()
+			return queueTimeout(w.since)
 		}
 		if w.looked.IsZero() { // the order and the limits may go by what is cached
 			p.mu.Unlock()
@@ -114,6 +121,15 @@ func (a *attempt) noteCached(blockSize int) {
 // queues tells whether the request is one that may have to wait.
 func (a *attempt) queues() bool { return a.req.Kind != Advisory && a.req.Attempt == 0 }
 
+// class is the one that the request waits in: once it has waited, that in which it
+// did. mu must be held.
+func (p *Partition) class(a *attempt) *queue.Class {
+	if w := &a.waiting; !w.since.IsZero() {
+		return p.queue.Class(w.place.Class)
+	}
+	return p.queue.Class(a.req.Class)
+}
+
 // mustWait tells whether the request has to queue. mu must be held.
 func (p *Partition) mustWait(a *attempt, class *queue.Class) bool {
 	if !class.Busy.Enabled() && !a.exclusive || a.exclusive && p.leavesSession(a) {
@@ -124,27 +140,46 @@ func (p *Partition) mustWait(a *attempt, class *queue.Class) bool {
 }
 
 // leavesSession tells whether the request cannot go to the worker that its session
-// was bound to, so that there is nothing to wait for: the session has moved, or the
-// worker may not serve the request, or is out of reach while others are not. mu must
-// be held.
+// was bound to, so that there is nothing to wait for: the session has moved, or
+// bindings have become advice, or the worker may not serve the request, or is out of
+// reach while others are not. mu must be held.
 func (p *Partition) leavesSession(a *attempt) bool {
-	w, now := &a.waiting, time.Now()
-	if p.movedOn(a, now) {
+	now := time.Now()
+	if p.core.soft.Load() || p.movedOn(a, now) {
 		return true
 	}
-	inhibited, refused := p.core.inhibited.Load(), p.core.refusals.Load()
-	here, others := false, false
-	for _, row := range w.rows {
-		switch r := &w.seen.rows[row]; {
-		case r.worker == a.bound.Worker:
-			if here = true; !inhibited.holds(r.member, now) {
-				return false
-			}
-		case !inhibited.holds(r.member, now) && (refused == nil || !p.refusing(refused, r, now)):
-			others = true
-		}
+	mine := p.boundRow(a)
+	return mine == nil || p.core.inhibited.Load().holds(mine.member, now) && p.othersServe(a, mine.member, now)
+}
+
+// boundRow is the row of the session's rank among those that may serve; nil when it
+// is not there. mu must be held.
+func (p *Partition) boundRow(a *attempt) *viewRow {
+	w := &a.waiting
+	at, ok := slices.BinarySearchFunc(w.rows, a.bound.Worker, func(row int32, worker fleet.Worker) int {
+		return w.seen.rows[row].worker.Compare(worker)
+	})
+	if !ok {
+		return nil
 	}
-	return !here || others
+	return &w.seen.rows[w.rows[at]]
+}
+
+// othersServe tells whether another worker may serve the request and neither
+// refuses nor is out of reach. mu must be held.
+func (p *Partition) othersServe(a *attempt, than *member, now time.Time) bool {
+	w := &a.waiting
+	return slices.ContainsFunc(w.rows, func(row int32) bool {
+		r := &w.seen.rows[row]
+		return r.member != than && !p.out(r, now)
+	})
+}
+
+// out tells whether nobody can reach a rank's worker, or it refuses. mu must be
+// held.
+func (p *Partition) out(r *viewRow, now time.Time) bool {
+	refused := p.core.refusals.Load()
+	return p.core.inhibited.Load().holds(r.member, now) || refused != nil && p.refusing(refused, r, now)
 }
 
 // ahead is the number of grants that go before a request of a lane: those of its
@@ -168,14 +203,17 @@ func (p *Partition) ahead(lane string) (n int) {
 }
 
 // free counts the ranks that may serve the request and are not busy for its
-// class, up to a number. Of a bound session only its own rank counts. Whom nobody
-// can reach, or who refuses, counts only where all do, as in the decision itself.
-// Where all are overloaded nobody waits: the request is to learn that. mu must be
-// held.
-func (p *Partition) free(a *attempt, class *queue.Class, upTo int) (n int) {
-	n, usable, out := p.freeOf(a, class, upTo, false)
-	if !usable && out {
-		n, usable, _ = p.freeOf(a, class, upTo, true)
+// class, up to a number. Whom nobody can reach, or who refuses, counts only where
+// all do, as in the decision itself. Where all are overloaded nobody waits: the
+// request is to learn that. mu must be held.
+func (p *Partition) free(a *attempt, class *queue.Class, upTo int) int {
+	now := time.Now()
+	if a.exclusive {
+		return p.freeForSession(a, class, upTo, now)
+	}
+	n, usable, in := p.freeOf(a, class, upTo, now, a.req.Pin != nil)
+	if !in {
+		n, usable, _ = p.freeOf(a, class, upTo, now, true)
 	}
 	if !usable {
 		return upTo
@@ -183,28 +221,35 @@ func (p *Partition) free(a *attempt, class *queue.Class, upTo int) (n int) {
 	return n
 }
 
-func (p *Partition) freeOf(a *attempt, class *queue.Class, upTo int, all bool) (n int, usable, out bool) {
-	w, now := &a.waiting, time.Now()
-	inhibited, refused := p.core.inhibited.Load(), p.core.refusals.Load()
+// freeForSession is free for a request that only its session's rank serves: it
+// waits for that also where the worker refuses, if there is any other.
+func (p *Partition) freeForSession(a *attempt, class *queue.Class, upTo int, now time.Time) int {
+	r := p.boundRow(a)
+	if r == nil {
+		return upTo
+	}
+	refused := p.core.refusals.Load()
+	if refused != nil && p.refusing(refused, r, now) && p.othersServe(a, r.member, now) ||
+		p.overloaded(r, now) || p.busy(r, class, now) {
+		return 0
+	}
+	return min(1, upTo)
+}
+
+// freeOf counts as free does, over all ranks or over those that are not out. usable
+// tells whether one of them is not overloaded, in whether there was any.
+func (p *Partition) freeOf(a *attempt, class *queue.Class, upTo int, now time.Time, all bool) (n int, usable, in bool) {
+	w := &a.waiting
 	for _, row := range w.rows {
 		if n == upTo {
 			break
 		}
 		r := &w.seen.rows[row]
-		mine := a.exclusive && r.worker == a.bound.Worker
-		switch {
-		case a.exclusive && !mine:
+		if !all && p.out(r, now) {
 			continue
-		case !all && a.req.Pin == nil && inhibited.holds(r.member, now):
-			out = true
-			continue
-		case !all && a.req.Pin == nil && refused != nil && p.refusing(refused, r, now):
-			// A session waits for its worker, if there is any other.
-			out = !mine || len(w.rows) == 1
-			usable = usable || !out
-			continue
-		case p.overloaded(r, now):
-			usable = usable || mine
+		}
+		in = true
+		if p.overloaded(r, now) {
 			continue
 		}
 		usable = true
@@ -212,7 +257,7 @@ func (p *Partition) freeOf(a *attempt, class *queue.Class, upTo int, all bool) (
 			n++
 		}
 	}
-	return n, usable, out
+	return n, usable, in
 }
 
 // busy tells whether a rank is busy for a class. mu must be held.
@@ -245,12 +290,23 @@ func (r *Request) needs() string {
 	if r.Allow == nil && r.Adapter == "" && r.Constraints.empty() {
 		return ""
 	}
-	parts := slices.Concat(r.Allow, r.Constraints.RequiredTaints)
-	for key, value := range r.Constraints.RequiredLabels {
-		parts = append(parts, key+"="+value)
+	var b strings.Builder
+	part := func(kind byte, text string) { fmt.Fprintf(&b, "%c%d:%s", kind, len(text), text) }
+	part('m', r.Adapter)
+	if r.Allow != nil {
+		part('A', strconv.Itoa(len(r.Allow)))
 	}
-	slices.Sort(parts)
-	return r.Adapter + "\x00" + strings.Join(parts, "\x00")
+	for _, name := range slices.Sorted(slices.Values(r.Allow)) {
+		part('a', name)
+	}
+	for _, taint := range slices.Sorted(slices.Values(r.Constraints.RequiredTaints)) {
+		part('t', taint)
+	}
+	for _, key := range slices.Sorted(maps.Keys(r.Constraints.RequiredLabels)) {
+		part('l', key)
+		part('v', r.Constraints.RequiredLabels[key])
+	}
+	return b.String()
 }
 
 // enqueue puts the request into its lane. mu must be held.
@@ -265,8 +321,8 @@ func (p *Partition) enqueue(a *attempt, class *queue.Class) error {
 	} else if err := p.queue.Push(&w.place, w.seen.serving); err != nil {
 		return queueFull(err)
 	}
+	// Nobody else can go for that: who waits before it could not, nor could it.
 	w.state = queued
-	p.pump()
 	return nil
 }
 
@@ -331,22 +387,30 @@ func (p *Partition) leaveQueue(a *attempt) {
 		}
 	case held, queued:
 		p.queue.Remove(&w.place)
+		w.state = notWaiting
+		if p.core.host.Eligibility == nil {
+			return // who stands behind it waits for the same ranks
+		}
 	}
 	w.state = notWaiting
 	p.pump()
 }
 
 // busyByNow tells whether a request that was let past, or had a grant, has to
-// wait all the same: at its commit every rank is busy. mu must be held.
+// wait all the same: at its commit every rank is busy, or the one that its session
+// is bound to. mu must be held.
 func (p *Partition) busyByNow(a *attempt) bool {
 	if !a.queues() {
 		return false
 	}
-	class := p.queue.Class(a.req.Class)
+	class := p.class(a)
 	if !class.Busy.Enabled() {
 		return false
 	}
 	now := time.Now()
+	if a.exclusive && a.boundRow >= 0 {
+		return p.busy(&a.view.rows[a.rows[a.boundRow]], class, now)
+	}
 	return !slices.ContainsFunc(a.rows, func(row int32) bool { return !p.busy(&a.view.rows[row], class, now) })
 }
 

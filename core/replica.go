@@ -24,7 +24,11 @@ func (c *SelectionCore) ApplyBinding(key fleet.PartitionKey, e affinity.Event) a
 	if m == nil || !slices.Contains(m.record.Ranks(), e.Worker.Rank) {
 		return UnknownWorker
 	}
-	return p.sessions.Apply(e, m.generation, time.Now())
+	outcome := p.sessions.Apply(e, m.generation, time.Now())
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pump() // who waits for the session's worker may be better off elsewhere
+	return outcome
 }
 
 // replicated is the demand of a booking as replicas are told of it, which they

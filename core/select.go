@@ -281,6 +281,9 @@ func (p *Partition) commit(ctx context.Context, a *attempt) (out outcome, err er
 	}
 	p.keepForBooking(a, row, now.member.generation)
 	p.leaveQueue(a)
+	if a.booked != nil && a.booked.session != nil {
+		p.pump() // where the session has moved, its others need not wait any more
+	}
 	return decided, nil
 }
 

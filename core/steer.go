@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -74,7 +75,9 @@ func (p *Partition) awaitSession(ctx context.Context, a *attempt) error {
 		}
 		if err := p.queue.Hold(&w.place, workers); err != nil {
 			p.mu.Unlock()
-			return queueFull(err)
+			e := queueFull(err)
+			e.Message = "too many requests wait for their session's first: " + err.Error()
+			return e
 		}
 		w.state = held
 	}
@@ -87,12 +90,16 @@ func (p *Partition) awaitSession(ctx context.Context, a *attempt) error {
 	case <-a.hold.Changed():
 		return nil
 	case <-ctx.Done():
-		return gaveUp(ctx, w.since)
+		if err := context.Cause(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			return err
+		}
 	case <-limit.C:
-		return queueTimeout(w.since)
 	case <-p.core.ended:
 		return ending()
 	}
+	e := queueTimeout(w.since)
+	e.Message = fmt.Sprintf("the session's first request was not decided within %s", time.Since(w.since).Round(time.Millisecond))
+	return e
 }
 
 // steer looks where the session's worker is among the candidates. row is its row
@@ -107,10 +114,13 @@ func (p *Partition) steer(a *attempt) (again bool, err error) {
 	if target == nil {
 		return false, nil
 	}
-	if a.req.Target == nil && a.exclusive && p.movedOn(a, time.Now()) {
-		a.hold.Rebind(time.Now()) // it takes what there is now
-		a.bound, a.exclusive = nil, false
-		return true, nil
+	if a.req.Target == nil && a.exclusive {
+		if p.movedOn(a, time.Now()) {
+			a.hold.Rebind(time.Now()) // it takes what there is now
+			a.bound, a.exclusive = nil, false
+			return true, nil
+		}
+		a.exclusive = !p.core.soft.Load()
 	}
 	for i, row := range a.rows {
 		if r := &a.view.rows[row]; r.worker == target.Worker && (target.Generation == 0 || r.member.generation == target.Generation) {
