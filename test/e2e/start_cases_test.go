@@ -129,15 +129,14 @@ func durations(t *testing.T) map[string]string {
 		t.Fatalf("config print: exit code %d: %s", code, said)
 	}
 	found := map[string]string{}
-	section := ""
+	var path []string // keys above the line, two spaces deeper each
 	for line := range strings.Lines(out) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), ":")
 		value = strings.Trim(strings.TrimSpace(value), `"`)
-		switch _, err := time.ParseDuration(value); {
-		case !strings.HasPrefix(line, " "):
-			section = key
-		case err == nil && value != "0":
-			found[section+"."+key] = value
+		depth := (len(line) - len(strings.TrimLeft(line, " "))) / 2
+		path = append(path[:min(depth, len(path))], key)
+		if _, err := time.ParseDuration(value); depth > 0 && err == nil && value != "0" {
+			found[strings.Join(path, ".")] = value
 		}
 	}
 	return found
@@ -150,10 +149,10 @@ func TestF4_DurationsThatAreNone(t *testing.T) {
 		t.Fatalf("found %d keys with a length of time, want at least 4", len(keys))
 	}
 	for key := range keys {
-		section, name, _ := strings.Cut(key, ".")
+		names := strings.Split(key, ".")
 		for _, value := range []string{"30", "1d", "-5s", `""`, "1h30", "1e3s", "0s"} {
 			file := filepath.Join(t.TempDir(), "routerd.yaml")
-			if err := os.WriteFile(file, fmt.Appendf(nil, "%s: {%s: %s}\n", section, name, value), 0o600); err != nil {
+			if err := os.WriteFile(file, fmt.Appendf(nil, "%s: %s%s\n", strings.Join(names, ": {"), value, strings.Repeat("}", len(names)-1)), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			code, _, said := run(t, nil, "config", "check", "-c", file)
