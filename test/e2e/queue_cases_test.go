@@ -322,3 +322,36 @@ func TestReloadOfQueueAndSessions(t *testing.T) {
 	}
 	r.quiet("m")
 }
+
+// A session's first request waits in the queue, and 49 wait behind it; half of
+// them leave, the first one too.
+func TestWaitersBehindAQueuedFirstRequest(t *testing.T) {
+	const callers, leaving = 50, 25
+	d := startDesk(t)
+	r := startRouter(t, untold+desks(1, "m", d)+fmt.Sprintf(oneAtATime, 256, "1m"))
+	c := newCrowd(t, r)
+	running := c.send(t, "first")
+	d.arrived(t, 1)
+	all := []*pending{c.send(t, "initialises", session, "s")}
+	r.waits(1, soon)
+	for range callers - 1 {
+		all = append(all, c.send(t, "follows", session, "s"))
+	}
+	r.waits(callers, soon)
+	for _, p := range all[:leaving] {
+		p.leave()
+	}
+	began := time.Now()
+	r.waits(callers-leaving, 50*time.Millisecond*patience)
+	t.Logf("they were gone after %s (stated: 50 ms)", time.Since(began))
+	d.open()
+	running.served(t)
+	for _, p := range all[leaving:] {
+		p.served(t)
+	}
+	if got := len(d.prompts()); got != 1+callers-leaving {
+		t.Errorf("%d requests came to the worker, want %d", got, 1+callers-leaving)
+	}
+	r.bound("m", 1, soon)
+	r.quiet("m")
+}
