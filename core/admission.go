@@ -396,22 +396,30 @@ func (p *Partition) leaveQueue(a *attempt) {
 	p.pump()
 }
 
-// busyByNow tells whether a request that was let past, or had a grant, has to
-// wait all the same: at its commit every rank is busy, or the one that its session
-// is bound to. mu must be held.
-func (p *Partition) busyByNow(a *attempt) bool {
-	if !a.queues() {
-		return false
-	}
+// busyByNow looks whether a request that was let past, or had a grant, may book on
+// the rank that was chosen: at its commit every rank may be busy, or the one that its
+// session is bound to, and then it waits again; or only the chosen one takes no more,
+// and then it decides again. mu must be held.
+func (p *Partition) busyByNow(a *attempt, picked *viewRow) outcome {
 	class := p.class(a)
-	if !class.Busy.Enabled() {
-		return false
+	if !a.queues() || !class.Busy.Enabled() {
+		return decided
 	}
 	now := time.Now()
-	if a.exclusive && a.boundRow >= 0 {
-		return p.busy(&a.view.rows[a.rows[a.boundRow]], class, now)
+	l, _ := p.tracker.Load(picked.slot, now)
+	switch {
+	case a.exclusive && a.boundRow >= 0:
+		if !p.busy(picked, class, now) {
+			return decided
+		}
+	case slices.ContainsFunc(a.rows, func(row int32) bool { return !p.busy(&a.view.rows[row], class, now) }):
+		if !class.Busy.Full(l.ActiveRequests) {
+			return decided
+		}
+		return conflicted
 	}
-	return !slices.ContainsFunc(a.rows, func(row int32) bool { return !p.busy(&a.view.rows[row], class, now) })
+	p.leaveQueue(a) // its arrival is its place
+	return anew
 }
 
 // pump grants what can go on. mu must be held; it is quick when nobody waits.

@@ -189,6 +189,7 @@ func (p *Partition) projectLoad(a *attempt) (done bool, err error) {
 			return false, err
 		}
 	}
+	p.dropFull(a, now)
 	n := len(a.rows)
 	a.loads = slices.Grow(a.loads[:0], n)[:n]
 	a.versions = slices.Grow(a.versions[:0], n)[:n]
@@ -207,17 +208,53 @@ func (p *Partition) projectLoad(a *attempt) (done bool, err error) {
 // one that the session is bound to: its request has waited for that. mu must be
 // held.
 func (p *Partition) dropOverloaded(a *attempt, now time.Time) error {
+	a.dropRows(func(r *viewRow) bool {
+		if !p.overloaded(r, now) {
+			return false
+		}
+		if !a.exclusive || r.worker != a.bound.Worker {
+			return true
+		}
+		if a.overloaded == nil {
+			a.overloaded = map[load.Slot]bool{}
+		}
+		a.overloaded[r.slot] = true
+		return false
+	})
+	switch {
+	case len(a.rows) > 0:
+		return nil
+	case a.req.Pin != nil:
+		return &Error{Code: CodePinOverloaded, Message: fmt.Sprintf("pinned worker %s is overloaded", a.req.Pin), Field: "pin", RetryAfter: retryAfter}
+	}
+	return unavailable(CodeOverloaded, "every worker of model %q is overloaded", p.key.Model)
+}
+
+// dropFull takes the candidates out that take no more requests of the class, as
+// long as others do. mu must be held.
+func (p *Partition) dropFull(a *attempt, now time.Time) {
+	if a.req.Kind == Advisory || a.exclusive {
+		return
+	}
+	busy := &p.class(a).Busy
+	if busy.ActiveRequests == 0 {
+		return
+	}
+	full := func(r *viewRow) bool {
+		l, _ := p.tracker.Load(r.slot, now)
+		return busy.Full(l.ActiveRequests)
+	}
+	if slices.ContainsFunc(a.rows, func(row int32) bool { return !full(&a.view.rows[row]) }) {
+		a.dropRows(full)
+	}
+}
+
+// dropRows takes rows out of what was looked up.
+func (a *attempt) dropRows(drop func(*viewRow) bool) {
 	kept := 0
 	for i, row := range a.rows {
-		r := &a.view.rows[row]
-		if p.overloaded(r, now) {
-			if !a.exclusive || r.worker != a.bound.Worker {
-				continue
-			}
-			if a.overloaded == nil {
-				a.overloaded = map[load.Slot]bool{}
-			}
-			a.overloaded[r.slot] = true
+		if drop(&a.view.rows[row]) {
+			continue
 		}
 		a.rows[kept], a.workers[kept], a.overlaps[kept] = row, a.workers[i], a.overlaps[i]
 		if i < len(a.reported) {
@@ -226,18 +263,11 @@ func (p *Partition) dropOverloaded(a *attempt, now time.Time) error {
 		kept++
 	}
 	if kept == len(a.rows) {
-		return nil
+		return
 	}
 	a.rows, a.workers, a.overlaps = a.rows[:kept], a.workers[:kept], a.overlaps[:kept]
 	a.reports, a.reported = a.reports[:min(kept, len(a.reports))], a.reported[:min(kept, len(a.reported))]
 	a.stale = true // the next snapshot has to look at them again
-	switch {
-	case kept > 0:
-		return nil
-	case a.req.Pin != nil:
-		return &Error{Code: CodePinOverloaded, Message: fmt.Sprintf("pinned worker %s is overloaded", a.req.Pin), Field: "pin", RetryAfter: retryAfter}
-	}
-	return unavailable(CodeOverloaded, "every worker of model %q is overloaded", p.key.Model)
 }
 
 // matchIndex asks the index what each candidate holds of the prompt.

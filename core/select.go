@@ -270,10 +270,9 @@ func (p *Partition) commit(ctx context.Context, a *attempt) (out outcome, err er
 		now.member.lifecycle != Ready || !p.adapters.Load().serves(now.member, a.req.Adapter) {
 		return conflicted, nil
 	}
-	if p.busyByNow(a) {
-		p.leaveQueue(a) // its arrival is its place
-		a.view = nil    // who was passed over may be in reach by now
-		return anew, nil
+	if out := p.busyByNow(a, r); out != decided {
+		a.view = nil // who was passed over may be in reach by now
+		return out, nil
 	}
 	a.answer(p, now, row)
 	if a.req.Kind == Book {

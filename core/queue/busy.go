@@ -14,16 +14,24 @@ const (
 	maxFraction = 1000
 )
 
-// Busy says when a rank takes no request of a class: when any of the bounds that
-// are set is passed. A bound of 0 is off; the zero Busy never holds.
+// Busy says when a rank is busy for a class: when any of the bounds that are set is
+// passed. Requests wait while every rank that may serve them is. A bound of 0 is
+// off; the zero Busy never holds.
 type Busy struct {
 	// PrefillTokens: busy above so many active prefill tokens.
 	PrefillTokens int64
 	// PrefillFraction: busy above this part of the most tokens that the worker
 	// batches (10,000,000 where it gives none), at most 1000.
 	PrefillFraction float64
-	// ActiveRequests: busy from so many active requests on.
+	// ActiveRequests: busy from so many active requests on. This one is a limit of
+	// the rank too: it takes no more of the class, also while others are free. Of a
+	// rank that only has much to prefill the policy may think that it is worth it.
 	ActiveRequests int64
+}
+
+// Full tells whether a rank with so many active requests takes no more.
+func (b Busy) Full(activeRequests int64) bool {
+	return b.ActiveRequests > 0 && activeRequests >= b.ActiveRequests
 }
 
 // Enabled tells whether a bound is set.

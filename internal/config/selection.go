@@ -38,7 +38,7 @@ type QueueClass struct {
 type QueueBusy struct {
 	PrefillTokens   int     `koanf:"prefill_tokens" reload:"live" doc:"A rank with more active prefill tokens is busy; 0 is off. Requests wait when every rank that may serve them is busy."`
 	PrefillFraction float64 `koanf:"prefill_fraction" reload:"live" min:"0" max:"1000" doc:"The same as a part of the worker's max_batched_tokens (10000000 where its record has none); 0 is off."`
-	ActiveRequests  int     `koanf:"active_requests" reload:"live" doc:"A rank with so many active requests is busy; 0 is off."`
+	ActiveRequests  int     `koanf:"active_requests" reload:"live" doc:"A rank with so many active requests is busy, and takes no more of this class also while others are free; 0 is off."`
 }
 
 // QueueLimits bound what waits in a class, for each ready worker.
