@@ -252,9 +252,10 @@ func (m *wholeModel) reserves(s modelStep) error {
 			want = core.CodeModelNotFound
 		case w == nil || w.part != s.part:
 			want = core.CodePinUnknown
+		case a.rank >= w.ranks:
+			want = core.CodePinUnknown
 		default:
 			c.generation = w.generation
-			delete(m.pending, reserve.PendingKey{Partition: b.Partition, ID: b.SelectionID})
 		}
 	} else {
 		keys := slices.SortedFunc(maps.Keys(m.pending), func(a, b reserve.PendingKey) int {
@@ -277,7 +278,9 @@ func (m *wholeModel) reserves(s modelStep) error {
 	}
 	if e, ok := errors.AsType[*core.Error](err); ok && e.Field == "session_id" {
 		m.met["session of a reservation has moved"]++
-		delete(m.pending, reserve.PendingKey{Partition: b.Partition, ID: b.SelectionID})
+		if !a.explicit {
+			delete(m.pending, reserve.PendingKey{Partition: b.Partition, ID: b.SelectionID})
+		}
 	}
 	m.met[string(want)]++
 	if want != "" {
@@ -286,9 +289,7 @@ func (m *wholeModel) reserves(s modelStep) error {
 	if err != nil {
 		return err
 	}
-	if !a.explicit {
-		delete(m.pending, reserve.PendingKey{Partition: b.Partition, ID: b.SelectionID})
-	}
+	delete(m.pending, reserve.PendingKey{Partition: b.Partition, ID: b.SelectionID})
 	m.met["booked in two steps"]++
 	booking := &heldBooking{id: sel.ID, part: c.part, worker: c.worker, rank: c.rank, adapter: c.adapter, withSession: c.session != "", reservation: sel.Reservation}
 	if !a.leased {
@@ -299,7 +300,16 @@ func (m *wholeModel) reserves(s modelStep) error {
 		if e := sessions[c.session]; e == nil && m.bound(c.part, c.session) != "" {
 			sessions[c.session] = &modelBinding{rank: c.rank, generation: c.generation, loose: m.initialised(c.part, c.session)}
 		}
-		booking.lease = sessions[c.session]
+		e := sessions[c.session]
+		if how := m.elsewhere(e, c); m.kind.exact() && how == moves {
+			m.met["moved by a reservation"]++
+			e.rank, e.generation, e.loose = c.rank, c.generation, e.loose || m.flies(c)
+		}
+		if !m.kind.exact() || m.elsewhere(e, c) != stays {
+			booking.lease = e
+		} else {
+			m.met["reserved beside its session"]++
+		}
 	}
 	m.book(booking, c.demand)
 	return nil
@@ -310,15 +320,8 @@ func (m *wholeModel) mayReserve(b *core.Booking, c *modelChoice) core.Code {
 	if m.inUse(b.SelectionID) {
 		return core.CodeConflict
 	}
-	e := m.parts[c.part][c.session]
 	if c.session != "" && !m.kind.exact() {
 		return "any"
-	}
-	if e != nil && c.session != "" {
-		e.touched = time.Now()
-		if e.rank != c.rank || e.generation != c.generation {
-			return core.CodeConflict
-		}
 	}
 	w := m.workers[c.worker]
 	var rank int
@@ -328,7 +331,41 @@ func (m *wholeModel) mayReserve(b *core.Booking, c *modelChoice) core.Code {
 	if w == nil || w.part != c.part || w.generation != c.generation || rank >= w.ranks || w.state != core.Ready || c.adapter != "" && !w.adapter {
 		return core.CodeConflict
 	}
+	if e := m.parts[c.part][c.session]; e != nil && c.session != "" {
+		e.touched = time.Now()
+		if m.elsewhere(e, c) == refuses {
+			return core.CodeConflict
+		}
+	}
 	return ""
+}
+
+// How a session that is bound already takes a booking that was chosen before.
+const (
+	follows = iota
+	moves
+	stays
+	refuses
+)
+
+// elsewhere tells what becomes of a binding by the booking of a choice.
+func (m *wholeModel) elsewhere(e *modelBinding, c *modelChoice) int {
+	if e == nil || e.rank == c.rank && e.generation == c.generation {
+		return follows
+	}
+	w := m.workers[workerOf(e.rank)]
+	switch {
+	case w == nil || w.generation != e.generation || w.state != core.Ready || w.name == c.excluded || w.unreachable(time.Now()):
+		return moves
+	case c.adapter != "" && !w.adapter:
+		return stays
+	}
+	return refuses
+}
+
+// flies tells whether a request of the choice's session is under way.
+func (m *wholeModel) flies(c *modelChoice) bool {
+	return slices.ContainsFunc(m.flying, func(f *flight) bool { return f.part == c.part && f.ask.session == c.session && f.takes() })
 }
 
 // bound is the rank that the core has a session bound to; empty for none.
@@ -431,7 +468,7 @@ func (m *wholeModel) answered(f *flight) error {
 	cached = int(f.sel.Overlap.Device)
 	switch {
 	case a.kind == core.Query && f.id != "" && w != nil:
-		c := &modelChoice{part: f.part, worker: w.name, rank: rank, adapter: a.adapter, generation: w.generation, demand: demanded(a, cached), expires: f.at.Add(modelPending)}
+		c := &modelChoice{part: f.part, worker: w.name, rank: rank, adapter: a.adapter, excluded: a.exclude, generation: w.generation, demand: demanded(a, cached), expires: f.at.Add(modelPending)}
 		if a.pin == "" {
 			c.session = a.session
 		}

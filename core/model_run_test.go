@@ -57,7 +57,7 @@ func TestR8_TheWholeCoreEqualsTheModel(t *testing.T) {
 		}
 	})
 	for _, what := range []string{
-		"conflict met at a commit", "turn", "fallback", "by session", "by pin", "waited", "withdrawn", "expired", "booked in two steps", "moved session", "session of a reservation has moved",
+		"conflict met at a commit", "turn", "fallback", "by session", "by pin", "waited", "withdrawn", "expired", "booked in two steps", "moved by a reservation", "reserved beside its session", "moved session", "session of a reservation has moved",
 		"queue_full", "queue_timeout", "cancelled", "conflict", "session_bound", "no_workers", "workers_ejected", "no_candidates", "pin_unknown", "pin_not_allowed", "model_not_found", "not_found",
 	} {
 		if met[what] == 0 {

@@ -53,6 +53,7 @@ type heldBooking struct {
 // modelChoice is what a query under an id has chosen.
 type modelChoice struct {
 	part, worker, rank, session, adapter string
+	excluded                             string
 	generation                           uint64
 	demand                               modelDemand
 	expires                              time.Time

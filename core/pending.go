@@ -2,8 +2,8 @@ package core
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -24,26 +24,73 @@ import (
 type chosen struct {
 	partition  *Partition
 	generation uint64
-	session    string
+	session    string // of the request; empty for none
+	binds      bool   // whether the booking takes the session
 	adapter    string
 	demand     load.Demand
 	selection  Selection
+
+	// What may have kept the request from the worker of its session.
+	constraints Constraints
+	excluded    []fleet.WorkerID
+	passed      affinity.Target // see passedBy; zero for none
 }
 
 // keepForBooking keeps what a query under a selection id has chosen. mu must be
 // held.
 func (p *Partition) keepForBooking(a *attempt, row int, generation uint64) {
-	if a.req.Kind != Query || a.req.SelectionID == "" {
+	req := a.req
+	if req.Kind != Query || req.SelectionID == "" {
 		return
 	}
-	c := &chosen{partition: p, generation: generation, adapter: a.req.Adapter, demand: a.demand(row, p.blockSize), selection: *a.sel}
-	if a.req.Pin == nil && a.req.Target == nil {
-		c.session = a.req.session()
+	c := &chosen{
+		partition: p, generation: generation, session: req.session(), adapter: req.Adapter, demand: a.demand(row, p.blockSize), selection: *a.sel,
+		constraints: req.Constraints.required(),
 	}
+	c.binds = c.session != "" && req.Pin == nil && req.Target == nil
 	c.demand.Blocks = slices.Clone(c.demand.Blocks)
-	const fixed = 512
-	size := int64(fixed + len(c.session) + len(a.sel.ID) + 8*len(c.demand.Blocks))
-	p.core.pending.Put(reserve.PendingKey{Partition: p.key, ID: a.sel.ID}, c, size, time.Now())
+	for _, w := range req.Exclude {
+		c.excluded = append(c.excluded, w.ID)
+	}
+	now := time.Now()
+	if c.binds && a.unsteered {
+		c.passed = p.passedBy(a, c.session, now)
+	}
+	p.core.pending.Put(reserve.PendingKey{Partition: p.key, ID: a.sel.ID}, c, c.size(), now)
+}
+
+// passedBy is the binding that a request goes past for what cannot be looked at
+// again when it is booked: the replica set of its adapter, and what the host says.
+// mu must be held.
+func (p *Partition) passedBy(a *attempt, session string, now time.Time) affinity.Target {
+	bound, ok := p.sessions.Lookup(session, now)
+	m := a.view.byID[bound.Worker.ID]
+	switch {
+	case !ok || m == nil || m.generation != bound.Generation || m.lifecycle != Ready || a.failedOn(&bound),
+		p.core.inhibited.Load().holds(m, now), !a.placed.serves(m, a.req.Adapter), !a.req.Constraints.met(&m.record),
+		a.req.Allow != nil && !a.allowed[a.view.index(m)],
+		slices.ContainsFunc(a.rows, func(row int32) bool { return a.view.rows[row].worker == bound.Worker }):
+		return affinity.Target{} // no, or for a reason that is looked at again
+	}
+	return bound
+}
+
+// required is a copy of what a worker must have.
+func (c *Constraints) required() Constraints {
+	return Constraints{RequiredTaints: slices.Clone(c.RequiredTaints), RequiredLabels: maps.Clone(c.RequiredLabels)}
+}
+
+// size is about what a kept selection holds in memory.
+func (k *chosen) size() int64 {
+	const fixed, each = 640, 16
+	n := fixed + len(k.session) + len(k.adapter) + len(k.selection.ID) + 8*(len(k.demand.Blocks)+len(k.excluded))
+	for _, taint := range k.constraints.RequiredTaints {
+		n += each + len(taint)
+	}
+	for key, value := range k.constraints.RequiredLabels {
+		n += 4*each + len(key) + len(value)
+	}
+	return int64(n)
 }
 
 // Booking is what Reserve books.
@@ -56,25 +103,37 @@ type Booking struct {
 	// request, whatever was selected; Rank is the first one when nil.
 	Worker *fleet.WorkerID
 	Rank   *uint32
-	// Prompt, Adapter, ExpectedOutput and the tokens that are not cached there are
-	// what the worker gets to do; only of a booking that names its worker.
-	Prompt  Prompt
-	Adapter string
-	// Uncached is nil for the whole prompt, and at most its length.
+	// Prompt, Adapter and Uncached, the prompt tokens that are not cached there, are
+	// what the worker gets to do; only of a booking that names its worker. Uncached
+	// is nil for the whole prompt, and at most its length.
+	Prompt   Prompt
+	Adapter  string
 	Uncached *int
-	// Session is the session to bind, empty for none.
+	// Session is the session to bind, empty for none; of a booking without a worker
+	// it is empty or the session of the selection, which is bound in either case.
 	Session string
 	Leased  bool
 }
 
-// fieldSession names the session in what Reserve refuses.
-const fieldSession = "session_id"
+// The fields of a Booking that errors name.
+const (
+	fieldSelection = "selection_id"
+	fieldSession   = "session_id"
+	fieldWorker    = "worker_id"
+	fieldRank      = "dp_rank"
+)
 
 // Reserve books a worker that was chosen before: the one of the selection that a
-// query was kept under, or the one that the booking names. That a worker has left
-// or no longer serves, an id that is in use and a session that is bound elsewhere
-// by now are conflicts, after which, but for the last, the kept selection is still
-// there; where nothing is kept it is a not_found. It waits for nothing.
+// query was kept under, or the one that the booking names. Once it has booked, a
+// selection that was kept under the id is gone; otherwise it stays. That a worker
+// has left or no longer serves, an id that is in use and a session that is bound
+// elsewhere by now are conflicts, and the last drops what was kept: it will not
+// become right again. Where nothing is kept it is a not_found.
+//
+// A session that is bound elsewhere is treated as in Select: from a worker that is
+// not ready or not in reach it moves to the one that is booked; where its worker
+// lacks what the request requires it stays where it is, and so does the booking.
+// It waits for nothing.
 func (c *SelectionCore) Reserve(ctx context.Context, b *Booking) (*Selection, error) {
 	if c.closed.Load() {
 		return nil, ending()
@@ -83,33 +142,61 @@ func (c *SelectionCore) Reserve(ctx context.Context, b *Booking) (*Selection, er
 		return nil, context.Cause(ctx)
 	}
 	if b.SelectionID == "" || len(b.SelectionID) > MaxIDBytes {
-		return nil, invalid(&fleet.FieldError{Field: "selection_id", Value: b.SelectionID, Allowed: "1 to 256 bytes"})
+		return nil, invalid(&fleet.FieldError{Field: fieldSelection, Value: b.SelectionID, Allowed: "1 to 256 bytes"})
 	}
-	if err := affinity.CheckID("session_id", b.Session); err != nil {
+	if err := affinity.CheckID(fieldSession, b.Session); err != nil {
 		return nil, invalid(err)
 	}
 	key := reserve.PendingKey{Partition: b.Partition.Normalised(), ID: b.SelectionID}
-	kept, explicit := (*chosen)(nil), b.Worker != nil
-	if explicit {
-		var err error
-		if kept, err = c.explicit(b, key.Partition); err != nil {
+	k, err := c.choice(b, key)
+	if err != nil {
+		return nil, err
+	}
+	claim, ok := c.reservations.Claim(b.SelectionID)
+	if !ok {
+		return nil, conflict(b.SelectionID)
+	}
+	var bk *booking
+	defer func() {
+		if bk == nil {
+			claim.Abandon()
+		}
+	}()
+	if b.Worker == nil { // somebody may have booked it meanwhile; with the claim nobody else can
+		if k, err = c.kept(b, key); err != nil {
 			return nil, err
 		}
-		c.pending.Discard(key)
-	} else {
-		var ok bool
-		if kept, ok = c.pending.Peek(key, time.Now()); !ok {
-			return nil, &Error{Code: CodeNotFound, Field: "selection_id", Message: fmt.Sprintf("no pending selection %q: expired, already used, or never selected", clip(b.SelectionID, 80))}
-		}
 	}
-	sel, err := kept.book(c, b)
-	if err == nil && !explicit {
-		c.pending.Consume(key, kept)
+	sel, made, err := k.book(b, key, claim)
+	if err != nil {
+		return nil, err
 	}
-	if e, ok := errors.AsType[*Error](err); ok && e.Field == fieldSession {
-		c.pending.Discard(key) // it will not become right again
+	bk = made
+	bk.tellBooked()
+	return sel, nil
+}
+
+// choice is what is to be booked.
+func (c *SelectionCore) choice(b *Booking, key reserve.PendingKey) (*chosen, error) {
+	if b.Worker != nil {
+		return c.explicit(b, key.Partition)
 	}
-	return sel, err
+	return c.kept(b, key)
+}
+
+// kept is the selection that a booking without a worker names.
+func (c *SelectionCore) kept(b *Booking, key reserve.PendingKey) (*chosen, error) {
+	k, ok := c.pending.Peek(key, time.Now())
+	if !ok {
+		return nil, &Error{Code: CodeNotFound, Field: fieldSelection, Message: fmt.Sprintf("no pending selection %q: expired, already used, or never selected", clip(b.SelectionID, 80))}
+	}
+	switch {
+	case b.Rank != nil:
+		return nil, invalid(&fleet.FieldError{Field: fieldRank, Value: strconv.FormatUint(uint64(*b.Rank), 10), Allowed: "only together with worker_id"})
+	case b.Session != "" && b.Session != k.session:
+		return nil, invalid(&fleet.FieldError{Field: fieldSession, Value: b.Session, Allowed: "the session that the selection was made for, or none"})
+	}
+	return k, nil
 }
 
 // explicit is the choice of a caller that names its worker.
@@ -120,11 +207,16 @@ func (c *SelectionCore) explicit(b *Booking, key fleet.PartitionKey) (*chosen, e
 	}
 	m := p.view.Load().byID[*b.Worker]
 	if m == nil {
-		return nil, &Error{Code: CodePinUnknown, Message: fmt.Sprintf("worker %s is not known", b.Worker), Field: "worker_id"}
+		return nil, &Error{Code: CodePinUnknown, Message: fmt.Sprintf("worker %s is not known", b.Worker), Field: fieldWorker}
 	}
 	rank := uint32(m.record.DPStart)
 	if b.Rank != nil {
-		rank = *b.Rank
+		if rank = *b.Rank; !slices.Contains(m.record.Ranks(), rank) {
+			return nil, &Error{
+				Code: CodePinUnknown, Field: fieldRank,
+				Message: fmt.Sprintf("worker %s has no rank %d; it has ranks %d to %d", b.Worker, rank, m.record.DPStart, m.record.DPStart+m.record.DPSize-1),
+			}
+		}
 	}
 	for _, n := range []int{b.Prompt.Count, b.Prompt.More} {
 		if n < 0 || n > math.MaxInt32 {
@@ -144,7 +236,7 @@ func (c *SelectionCore) explicit(b *Booking, key fleet.PartitionKey) (*chosen, e
 		}
 	}
 	return &chosen{
-		partition: p, generation: m.generation, session: b.Session, adapter: b.Adapter,
+		partition: p, generation: m.generation, session: b.Session, binds: b.Session != "", adapter: b.Adapter,
 		demand: load.PromptDemand(int64(a.tokens), int64(a.tokens-uncached), p.blockSize, slices.Clone(a.sequences)),
 		selection: Selection{
 			ID: b.SelectionID, Partition: key, Worker: fleet.Worker{ID: *b.Worker, Rank: rank}, BlockSize: p.blockSize,
@@ -153,46 +245,67 @@ func (c *SelectionCore) explicit(b *Booking, key fleet.PartitionKey) (*chosen, e
 	}, nil
 }
 
-// book books what was chosen, if that still can serve.
-func (k *chosen) book(c *SelectionCore, b *Booking) (*Selection, error) {
-	p, sel, now := k.partition, k.selection, time.Now()
-	claim, ok := c.reservations.Claim(b.SelectionID)
-	if !ok {
-		return nil, conflict(b.SelectionID)
+// book books what was chosen, if that still can serve, under the claim of its id.
+func (k *chosen) book(b *Booking, key reserve.PendingKey, claim reserve.Claim) (*Selection, *booking, error) {
+	p, c, sel := k.partition, k.partition.core, k.selection
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	slot, known := p.slotOf[sel.Worker]
+	var m *member
+	if known {
+		m = p.ranks[slot].member
+	}
+	if m == nil || m.generation != k.generation || m.lifecycle != Ready || !p.adapters.Load().serves(m, k.adapter) {
+		return nil, nil, &Error{Code: CodeConflict, Field: fieldWorker, Message: fmt.Sprintf("worker %s no longer serves model %q", sel.Worker, p.key.Model)}
 	}
 	target := affinity.Target{Worker: sel.Worker, Generation: k.generation}
-	var hold affinity.Hold
-	if k.session != "" {
-		hold = p.sessions.Take(k.session, now)
+	hold, err := k.takeSession(target, now)
+	if err != nil {
+		c.pending.Consume(key, k) // it will not become right again
+		return nil, nil, err
 	}
-	if hold.State() == affinity.Bound && hold.Target() != target && !p.core.soft.Load() {
-		if m := p.view.Load().byID[hold.Target().Worker.ID]; m != nil && m.generation == hold.Target().Generation {
-			hold.Abandon(now)
-			claim.Abandon()
-			return nil, &Error{Code: CodeConflict, Field: fieldSession, Message: fmt.Sprintf("the session is bound to worker %q", m.record.Name)}
-		}
-	}
-	p.mu.Lock()
-	slot, known := p.slotOf[sel.Worker]
-	var r rankState
-	if known {
-		r = p.ranks[slot]
-	}
-	if !known || r.member.generation != k.generation || r.member.lifecycle != Ready || !p.adapters.Load().serves(r.member, k.adapter) {
-		p.mu.Unlock()
-		hold.Abandon(now)
-		claim.Abandon()
-		return nil, &Error{Code: CodeConflict, Field: "worker_id", Message: fmt.Sprintf("worker %s no longer serves model %q", sel.Worker, p.key.Model)}
+	if b.Worker == nil {
+		c.pending.Consume(key, k)
+	} else {
+		c.pending.Discard(key) // the caller has made up its mind
 	}
 	bk := &booking{
 		partition: p, reservation: claim.Reservation(), made: now, demand: c.replicated(k.demand), adapter: adapterOn{sel.Worker.ID, k.adapter},
 	}
 	p.tracker.Book(&bk.load, slot, k.demand, bk, now)
 	p.use(bk.adapter, now)
+	moves := hold.State() == affinity.Bound && hold.Target() != target
 	bk.session = hold.Commit(target, now)
-	sel.Name, sel.Endpoint, sel.Engine, sel.Ranks = r.member.record.Name, r.member.record.URL, r.member.record.Engine, r.member.record.DPSize
+	sel.Name, sel.Endpoint, sel.Engine, sel.Ranks = m.record.Name, m.record.URL, m.record.Engine, m.record.DPSize
 	sel.Reservation = claim.Insert(reserve.Key{SelectionID: sel.ID, Partition: p.key, Worker: sel.Worker, Generation: k.generation}, bk, c.terms(b.Leased, now))
-	p.mu.Unlock()
-	bk.tellBooked()
-	return &sel, nil
+	if moves {
+		p.pump() // who waits for the session's old worker follows
+	}
+	return &sel, bk, nil
+}
+
+// takeSession takes the session of a booking on target, by the rules of steer. An
+// unpinned hold leaves the session alone. mu must be held.
+func (k *chosen) takeSession(target affinity.Target, now time.Time) (affinity.Hold, error) {
+	p := k.partition
+	if !k.binds {
+		return affinity.Hold{}, nil
+	}
+	hold := p.sessions.Take(k.session, now)
+	bound := hold.Target()
+	if hold.State() != affinity.Bound || bound == target || p.core.soft.Load() {
+		return hold, nil
+	}
+	m := p.view.Load().byID[bound.Worker.ID]
+	switch {
+	case m == nil || m.generation != bound.Generation || m.lifecycle != Ready || !slices.Contains(m.record.Ranks(), bound.Worker.Rank),
+		slices.Contains(k.excluded, bound.Worker.ID), p.core.inhibited.Load().holds(m, now):
+		return hold, nil // it moves
+	case bound == k.passed, !p.adapters.Load().serves(m, k.adapter), !k.constraints.met(&m.record):
+		hold.Abandon(now)
+		return affinity.Hold{}, nil
+	}
+	hold.Abandon(now)
+	return affinity.Hold{}, &Error{Code: CodeConflict, Field: fieldSession, Message: fmt.Sprintf("the session is bound to worker %q", m.record.Name)}
 }
