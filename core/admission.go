@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/routerd/routerd/core/affinity"
 	"github.com/routerd/routerd/core/queue"
 	"github.com/routerd/routerd/fleet"
 )
@@ -323,7 +324,44 @@ func (p *Partition) enqueue(a *attempt, class *queue.Class) error {
 	}
 	// Nobody else can go for that: who waits before it could not, nor could it.
 	w.state = queued
+	p.follow(a)
 	return nil
+}
+
+// follow notes who waits for the worker of its session. mu must be held.
+func (p *Partition) follow(a *attempt) {
+	if !a.exclusive {
+		return
+	}
+	id := a.req.session()
+	if p.followers[id] == nil {
+		p.followers[id] = map[*attempt]struct{}{}
+	}
+	p.followers[id][a] = struct{}{}
+}
+
+// unfollow forgets who waits no more. mu must be held.
+func (p *Partition) unfollow(a *attempt) {
+	id := a.req.session()
+	delete(p.followers[id], a)
+	if len(p.followers[id]) == 0 {
+		delete(p.followers, id)
+	}
+}
+
+// recall takes those out of the queue who wait for another worker than the one that
+// their session is bound to now: they take the session again, and their arrival is
+// their place. mu must be held.
+func (p *Partition) recall(id string, now affinity.Target) {
+	for a := range p.followers[id] {
+		if *a.bound == now {
+			continue
+		}
+		p.queue.Remove(&a.waiting.place)
+		p.unfollow(a)
+		a.waiting.state = notWaiting
+		close(a.waiting.wake)
+	}
 }
 
 // beginWait fills in what the queue goes by. mu must be held.
@@ -387,6 +425,7 @@ func (p *Partition) leaveQueue(a *attempt) {
 		}
 	case held, queued:
 		p.queue.Remove(&w.place)
+		p.unfollow(a)
 		w.state = notWaiting
 		if p.core.host.Eligibility == nil {
 			return // who stands behind it waits for the same ranks
@@ -437,6 +476,7 @@ func (p *Partition) pump() {
 			return
 		}
 		if a, ok := next.Owner.(*attempt); ok {
+			p.unfollow(a)
 			a.waiting.state = granted
 			p.grants[a.waiting.place.Lane]++
 			close(a.waiting.wake)

@@ -45,9 +45,11 @@ type Partition struct {
 	reports []rankReport // by slot
 	queue   *queue.Queue
 	grants  map[string]int // by lane: those who may go on and have not booked yet
-	uses    map[adapterOn]*adapterUse
-	slotOf  map[fleet.Worker]load.Slot
-	turns   turnstile
+	// followers wait in a lane for the worker of their session, by session.
+	followers map[string]map[*attempt]struct{}
+	uses      map[adapterOn]*adapterUse
+	slotOf    map[fleet.Worker]load.Slot
+	turns     turnstile
 }
 
 // rankState is what a slot stands for; member is nil while the slot is free.
@@ -61,7 +63,7 @@ func newPartition(c *SelectionCore, key fleet.PartitionKey, blockSize int, r *ru
 		core: c, key: key, blockSize: blockSize, index: index, created: time.Now(),
 		salt: xxh3.HashString(key.String()), slotOf: map[fleet.Worker]load.Slot{},
 		sessions: affinity.New(c.cfg.Affinity), tracker: load.NewTracker(c.cfg.Estimator),
-		queue: queue.New(*c.queueing.Load()), grants: map[string]int{},
+		queue: queue.New(*c.queueing.Load()), grants: map[string]int{}, followers: map[string]map[*attempt]struct{}{},
 		allocator: lora.NewAllocator(lora.DefaultAllocatorConfig()), uses: map[adapterOn]*adapterUse{},
 	}
 	p.ruling.Store(r)

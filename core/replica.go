@@ -25,9 +25,11 @@ func (c *SelectionCore) ApplyBinding(key fleet.PartitionKey, e affinity.Event) a
 		return UnknownWorker
 	}
 	outcome := p.sessions.Apply(e, m.generation, time.Now())
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.pump() // who waits for the session's worker may be better off elsewhere
+	if target, ok := p.sessions.Lookup(e.ID, time.Now()); ok {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.recall(e.ID, target)
+	}
 	return outcome
 }
 

@@ -60,8 +60,12 @@ func (p *Partition) claimAndRun(ctx context.Context, a *attempt) (*Selection, er
 		return nil, conflict(sel.ID)
 	}
 	a.claim = claim
+	defer func() {
+		if sel.Reservation == nil { // also after a panic of a stage
+			claim.Abandon()
+		}
+	}()
 	if err := p.run(ctx, a); err != nil {
-		claim.Abandon()
 		return nil, err
 	}
 	a.booked.tellBooked()
@@ -281,7 +285,7 @@ func (p *Partition) commit(ctx context.Context, a *attempt) (out outcome, err er
 	p.keepForBooking(a, row, now.member.generation)
 	p.leaveQueue(a)
 	if a.booked != nil && a.booked.session != nil {
-		p.pump() // where the session has moved, its others need not wait any more
+		p.recall(a.req.session(), affinity.Target{Worker: a.sel.Worker, Generation: now.member.generation})
 	}
 	return decided, nil
 }
