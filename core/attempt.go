@@ -95,7 +95,7 @@ func (p *Partition) give(a *attempt) {
 
 // begin takes over a request: lengths, hashes, seed.
 func (a *attempt) begin(p *Partition, req *Request) error {
-	if req.Adapter != "" {
+	if req.Adapter != "" && req.Kind != Advisory { // who only asks is no load to make room for
 		p.allocator.Arrived(req.Adapter, time.Now())
 	}
 	a.req, a.started, a.view, a.turn, a.conflicts = req, time.Now(), nil, nil, 0
