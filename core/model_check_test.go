@@ -181,7 +181,7 @@ func (m *wholeModel) expect(f *flight) string {
 	if e != nil && a.kind == core.Book {
 		w := m.workers[workerOf(e.rank)]
 		switch {
-		case a.pin != "" && !slices.Contains(rows, e.rank) && w.state == core.Ready:
+		case a.pin != "" && !slices.Contains(rows, e.rank) && w.state == core.Ready && !w.unreachable(time.Now()) && w.name != a.exclude && m.serves(e, f):
 			return string(core.CodeSessionBound)
 		case a.pin == "" && m.usable(e, f) && a.allow != "" && a.allow != w.name:
 			return string(core.CodeSessionBound)

@@ -275,12 +275,11 @@ func (k *chosen) book(b *Booking, key reserve.PendingKey, claim reserve.Claim) (
 	}
 	p.tracker.Book(&bk.load, slot, k.demand, bk, now)
 	p.use(bk.adapter, now)
-	moves := hold.State() == affinity.Bound && hold.Target() != target
 	bk.session = hold.Commit(target, now)
 	sel.Name, sel.Endpoint, sel.Engine, sel.Ranks = m.record.Name, m.record.URL, m.record.Engine, m.record.DPSize
 	sel.Reservation = claim.Insert(reserve.Key{SelectionID: sel.ID, Partition: p.key, Worker: sel.Worker, Generation: k.generation}, bk, c.terms(b.Leased, now))
-	if moves {
-		p.pump() // who waits for the session's old worker follows
+	if bk.session != nil {
+		p.recall(k.session, target) // who waits for the session's old worker follows
 	}
 	return &sel, bk, nil
 }

@@ -137,7 +137,7 @@ func (p *Partition) steer(a *attempt) (again bool, err error) {
 	}
 	m := a.view.byID[target.Worker.ID]
 	if a.req.Pin != nil {
-		return false, a.pinAgainst(target, m)
+		return false, p.pinAgainst(a, target, m)
 	}
 	switch {
 	case m == nil || m.generation != target.Generation || m.lifecycle != Ready || !slices.Contains(m.record.Ranks(), target.Worker.Rank),
@@ -171,9 +171,14 @@ func (p *Partition) movedOn(a *attempt, now time.Time) bool {
 }
 
 // pinAgainst refuses a pin to another worker than the one that the session is
-// bound to and that could serve it.
-func (a *attempt) pinAgainst(target *affinity.Target, m *member) error {
-	if m == nil || m.generation != target.Generation || m.lifecycle != Ready {
+// bound to and that could serve the request, unless bindings are advice. Where it
+// does not, the session stays as it is.
+func (p *Partition) pinAgainst(a *attempt, target *affinity.Target, m *member) error {
+	switch {
+	case p.core.soft.Load(),
+		m == nil || m.generation != target.Generation || m.lifecycle != Ready || !slices.Contains(m.record.Ranks(), target.Worker.Rank),
+		a.failedOn(target), p.core.inhibited.Load().holds(m, time.Now()),
+		!a.placed.serves(m, a.req.Adapter), !a.req.Constraints.met(&m.record):
 		return nil
 	}
 	return &Error{
