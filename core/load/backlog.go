@@ -23,6 +23,7 @@ import (
 // backlog is the active prefills of one rank.
 type backlog struct {
 	oldest, newest *Booking
+	places         uint64        // given out
 	tokens         int64         // sum over all, undecayed
 	expected       time.Duration // sum over all that are modelled
 	anchor         time.Time
@@ -30,8 +31,10 @@ type backlog struct {
 
 // push appends a booking whose prefill begins to be active.
 func (l *backlog) push(b *Booking, now time.Time) {
+	l.places++
+	b.place = l.places
 	if b.before = l.newest; b.before != nil {
-		b.before.after = b
+		b.before.after, b.behind = b, b.before.place
 	} else {
 		l.oldest, l.anchor = b, now
 	}

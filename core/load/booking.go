@@ -70,6 +70,7 @@ type Booking struct {
 	booked        time.Time
 	expected      time.Duration // how long the prefill should take; 0 = not modelled
 	before, after *Booking      // prefills of the same slot, in order of booking
+	place, behind uint64        // in that order, from 1: its own, and that of before when it was booked; 0 for none
 }
 
 // Live tells whether the booking still counts.

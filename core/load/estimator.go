@@ -95,21 +95,40 @@ const alpha = 0.2
 type pace struct {
 	seconds, tokens float64   // tokens is 0 before the first sample
 	last            time.Time // the last first token
+	shown           uint64    // place of the newest prefill with a first token
 }
 
-// learn takes in that the first token after an uncached prompt, booked at some
-// time, came at now. What the rank did for others before does not count: the
-// time is taken from the later of the booking and the rank's previous first
-// token.
-func (p *pace) learn(booked, now time.Time, tokens int64) {
-	from := booked
+// When does a first token teach?
+//
+// What the rank did for others before does not count: the time is taken from the
+// later of the booking and the rank's previous first token. That is right only if
+// the prefill right ahead, if there was one at the booking, was over by then. It is
+// known to have been when it, or one that was booked after it, had its first token:
+// a rank prefills in the order of booking. Of an answer that came whole, and of one
+// that was given up, nobody knows when its prefill was over. It may have been long
+// before the booking ended, or never, so that the end of the booking is no moment to
+// count from: the prefill behind teaches nothing, but its first token is the next
+// such moment. A first token that comes after that of a prefill booked later teaches
+// nothing either: the rank did not keep the order.
+
+// learn takes in that the first token of an uncached prompt came at now.
+func (p *pace) learn(b *Booking, now time.Time) {
+	from := b.booked
 	if from.Before(p.last) {
 		from = p.last
 	}
-	seconds, n := max(now.Sub(from).Seconds(), 0), float64(tokens)
+	teaches := b.behind <= p.shown && p.shown < b.place
+	p.shown = max(p.shown, b.place)
 	if p.last.Before(now) {
 		p.last = now
 	}
+	if teaches {
+		p.average(max(now.Sub(from).Seconds(), 0), float64(b.prefill))
+	}
+}
+
+// average takes in one sample.
+func (p *pace) average(seconds, n float64) {
 	if p.tokens == 0 {
 		p.seconds, p.tokens = seconds, n
 		return

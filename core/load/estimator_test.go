@@ -260,3 +260,75 @@ func TestAWholeAnswerTeachesNothing(t *testing.T) {
 		t.Errorf("got %d tokens an hour later; want 100: no time was learned", l.PrefillTokens)
 	}
 }
+
+// mixed plays rounds on an engine that prefills 10,000 tokens a second, one prompt
+// after the other: a prompt of 10,000 tokens and behind it, in the same moment, one
+// of 100 whose answer is streamed. It returns what is left of another 10,000 after
+// half a second.
+func mixed(round func(p *prefills, at float64)) int64 {
+	p := newPrefills(load.Estimator{Kind: load.EstimateLearned})
+	now := 0.0
+	for ; now < 200; now += 10 {
+		p.book(now, "a", 10_000)
+		p.book(now, "b", 100)
+		round(p, now)
+		p.release(now+3, "a")
+		p.release(now+3, "b")
+	}
+	p.book(now, "c", 10_000)
+	return p.left(now + 0.5)
+}
+
+// TestNothingIsLearnedBehindAPrefillOfWhichNobodyKnowsTheEnd: the second's first
+// token comes after 1.01 s, of which 0.01 s are its own.
+func TestNothingIsLearnedBehindAPrefillOfWhichNobodyKnowsTheEnd(t *testing.T) {
+	for name, c := range map[string]struct {
+		round func(p *prefills, at float64)
+		want  int64
+	}{
+		"both streamed": {func(p *prefills, at float64) { p.first(at+1, "a"); p.first(at+1.01, "b") }, 5000},
+		"the first whole, answered later": {func(p *prefills, now float64) {
+			p.first(now+1.01, "b")
+			p.tracker.Prefilled(p.booked["a"], at(now+3))
+		}, 10_000},
+		"the first whole, answered before": {func(p *prefills, now float64) {
+			p.tracker.Prefilled(p.booked["a"], at(now+1.005))
+			p.first(now+1.01, "b")
+		}, 10_000},
+		"the first cancelled": {func(p *prefills, at float64) { p.release(at+0.9, "a"); p.first(at+1.01, "b") }, 10_000},
+		"the second before the first": {func(p *prefills, at float64) {
+			p.first(at+0.01, "b")
+			p.first(at+1.01, "a")
+		}, 10_000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := mixed(c.round); got != c.want {
+				t.Errorf("%d of 10000 tokens are left after half of their time; want %d", got, c.want)
+			}
+		})
+	}
+}
+
+// TestAFirstTokenShowsThatTheOlderPrefillsAreOver: behind a whole answer that goes
+// on for long, the second streamed one teaches, and so does one that comes later.
+func TestAFirstTokenShowsThatTheOlderPrefillsAreOver(t *testing.T) {
+	for name, booked := range map[string]float64{"booked before": 1.5, "booked after": 2.1} {
+		t.Run(name, func(t *testing.T) {
+			p := newPrefills(load.Estimator{Kind: load.EstimateLearned})
+			p.book(0, "whole", 1000)
+			p.book(1, "b", 100)
+			if booked < 2 {
+				p.book(booked, "c", 100)
+			}
+			p.first(2, "b") // the rank has been at another prompt, too: it teaches nothing
+			if booked > 2 {
+				p.book(booked, "c", 100)
+			}
+			p.first(3.1, "c")
+			p.tracker.Prefilled(p.booked["whole"], at(4))
+			p.book(5, "d", 1100)
+			took := 3.1 - max(booked, 2) // for 100 tokens
+			p.check(t, map[float64]int64{5: 1100, 5 + 11*took/2: 550, 5 + 11*took: 0})
+		})
+	}
+}

@@ -32,7 +32,8 @@ type modelRank struct {
 	anchor          time.Time
 	last            time.Time
 	seconds, tokens float64
-	parts           map[string]int // millionths, by prefix; 1,000,000 unless decayed
+	prefills        []*modelBooking // all that were ever booked, in that order
+	parts           map[string]int  // millionths, by prefix; 1,000,000 unless decayed
 }
 
 type modelBooking struct {
@@ -44,6 +45,8 @@ type modelBooking struct {
 	tokens   int64 // 0 once complete
 	expected time.Duration
 	booked   time.Time
+	ahead    []*modelBooking // active prefills when it was booked
+	over     bool            // its first token came, or that of one booked later
 }
 
 func (m *model) drawStep(rng *rand.Rand) {
@@ -94,6 +97,8 @@ func (m *model) book(rng *rand.Rand) {
 	}
 	m.note("book %d %s %d own %d", s, b.letters, b.tokens, len(b.own))
 	if b.tokens > 0 {
+		b.ahead = m.backlog(s)
+		r.prefills = append(r.prefills, b)
 		switch {
 		case m.estimator.Kind == load.EstimateRate:
 			b.expected = time.Duration(float64(b.tokens) / m.estimator.TokensPerSecond * float64(time.Second))
@@ -143,6 +148,14 @@ func (m *model) prefill(b *modelBooking) {
 	}
 	r.last = m.now
 	took, n := m.now.Sub(from).Seconds(), float64(b.tokens)
+	teaches := !b.over && !slices.ContainsFunc(b.ahead, func(o *modelBooking) bool { return !o.over })
+	for _, o := range r.prefills[:slices.Index(r.prefills, b)+1] {
+		o.over = true
+	}
+	if !teaches {
+		m.unprefill(b)
+		return
+	}
 	if r.tokens == 0 {
 		r.seconds, r.tokens = took, n
 	} else {

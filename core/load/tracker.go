@@ -124,11 +124,12 @@ func (t *Tracker) Book(b *Booking, s Slot, d Demand, owner Owner, now time.Time)
 }
 
 // PrefillComplete takes the booking's prompt out of the tokens to be prefilled;
-// a learning tracker takes now for the time of its first token. It reports false
+// a learning tracker takes now for the time of its first token, from which it
+// learns where it can tell what was spent on this prompt alone. It reports false
 // when that was done before or the booking no longer counts.
 func (t *Tracker) PrefillComplete(b *Booking, now time.Time) bool {
 	if b.live && b.prefill > 0 && t.estimator.Kind == EstimateLearned {
-		t.slots[b.slot].pace.learn(b.booked, now, b.prefill)
+		t.slots[b.slot].pace.learn(b, now)
 	}
 	return t.Prefilled(b, now)
 }
