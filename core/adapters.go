@@ -17,7 +17,7 @@ type adapterTable struct {
 	allocation *lora.Allocation // nil where nobody manages adapters
 	states     map[adapterOn]adapterState
 	slots      map[fleet.WorkerID]int // of managed workers
-	names      []string               // managed, sorted
+	names      []string               // managed or loaded, sorted
 }
 
 type adapterOn struct {
@@ -102,8 +102,9 @@ func (a *attempt) narrow(v *view, t *adapterTable) {
 // they stand, publishes it to the decisions that follow and returns what is to be
 // done in all partitions. The workers may be of any partition; one that is not
 // known is left out. An adapter in a worker's Manage or Loaded belongs to the base
-// model of the worker's partition, so that requests for it are known from then on.
-// Nothing of workers is kept. Calls must not overlap.
+// model of the worker's partition, so that requests for it are known from then on;
+// as does one that a worker was told to have loaded (SetAdapterState), whether the
+// worker is among these or not. Nothing of workers is kept. Calls must not overlap.
 func (c *SelectionCore) PlanAdapters(now time.Time, workers []lora.Worker) (actions []lora.Action) {
 	byPartition := map[*Partition][]lora.Worker{}
 	c.members.Lock()
@@ -121,14 +122,14 @@ func (c *SelectionCore) PlanAdapters(now time.Time, workers []lora.Worker) (acti
 		}
 		allocation, todo := p.allocator.Tick(now, mine)
 		actions = append(actions, todo...)
-		p.changeAdapters(func(t *adapterTable) { t.plan(allocation, mine) })
+		p.changeAdapters(func(t *adapterTable) { t.plan(allocation, mine, p.view.Load()) })
 	}
 	c.nameAdapters()
 	return actions
 }
 
-// plan takes over a step's outcome.
-func (t *adapterTable) plan(allocation *lora.Allocation, workers []lora.Worker) {
+// plan takes over a step's outcome. v are the partition's workers.
+func (t *adapterTable) plan(allocation *lora.Allocation, workers []lora.Worker, v *view) {
 	t.allocation, t.slots, t.names = allocation, map[fleet.WorkerID]int{}, nil
 	for _, w := range workers {
 		if len(w.Manage) > 0 {
@@ -136,14 +137,19 @@ func (t *adapterTable) plan(allocation *lora.Allocation, workers []lora.Worker) 
 		}
 		t.names = append(append(t.names, w.Manage...), w.Loaded...)
 	}
+	for on, s := range t.states {
+		if m := v.byID[on.worker]; s.state == lora.Loaded && m != nil && m.generation == s.generation {
+			t.names = append(t.names, on.adapter)
+		}
+	}
 	slices.Sort(t.names)
 	t.names = slices.Compact(t.names)
 }
 
 // SetAdapterState tells where a worker stands with an adapter. It counts more than
-// what the worker's record lists, until the worker leaves. One for a worker that
-// is not known is ignored. Safe for concurrent use; a call that changes nothing
-// costs next to nothing.
+// what the worker's record lists, until the worker leaves or it is taken back
+// (ForgetAdapterState). One for a worker that is not known is ignored. Safe for
+// concurrent use; a call that changes nothing costs next to nothing.
 func (c *SelectionCore) SetAdapterState(worker fleet.WorkerID, adapter string, state lora.State) {
 	c.members.Lock()
 	defer c.members.Unlock()
@@ -164,6 +170,24 @@ func (c *SelectionCore) SetAdapterState(worker fleet.WorkerID, adapter string, s
 		})
 		t.states[on] = next
 	})
+}
+
+// ForgetAdapterState takes back what SetAdapterState told of a worker and an
+// adapter: what the worker's record lists counts again. Where nothing was told it
+// changes nothing. Safe for concurrent use.
+func (c *SelectionCore) ForgetAdapterState(worker fleet.WorkerID, adapter string) {
+	c.members.Lock()
+	defer c.members.Unlock()
+	entry, ok := c.directory.Load().workers[worker]
+	if !ok {
+		return
+	}
+	on := adapterOn{worker, adapter}
+	if t := entry.partition.adapters.Load(); t != nil {
+		if _, told := t.states[on]; told {
+			entry.partition.changeAdapters(func(t *adapterTable) { delete(t.states, on) })
+		}
+	}
 }
 
 // changeAdapters publishes a changed table and lets go on who can.

@@ -97,6 +97,10 @@ func (s *story) replicated(*datadriven.TestData) string {
 // adapterState says where a worker stands with an adapter.
 func (s *story) adapterState(d *datadriven.TestData) string {
 	n := names(d)
+	if n[2] == "forget" {
+		s.world.ForgetAdapterState(fleet.IDFromName(n[0]), n[1])
+		return "ok"
+	}
 	states := map[string]lora.State{"absent": lora.Absent, "loading": lora.Loading, "loaded": lora.Loaded}
 	s.world.SetAdapterState(fleet.IDFromName(n[0]), n[1], states[n[2]])
 	return "ok"
