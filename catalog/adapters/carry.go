@@ -22,9 +22,11 @@ func (k *keeper) plan(ctx context.Context) {
 			continue
 		}
 		k.tell(s)
-		workers = append(workers, lora.Worker{
-			ID: id, Slots: k.now.Slots, Loaded: slices.Sorted(maps.Keys(s.listed)), Manage: k.names[s.record.Model],
-		})
+		w := lora.Worker{ID: id, Loaded: slices.Sorted(maps.Keys(s.listed)), Manage: k.names[s.record.Model]}
+		if len(w.Manage) > 0 {
+			w.Slots = k.now.Slots
+		}
+		workers = append(workers, w)
 	}
 	k.actions = k.core.PlanAdapters(time.Now(), workers)
 	k.giveUp()

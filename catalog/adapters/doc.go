@@ -9,7 +9,9 @@
 // only while the engine lists it and nobody is about to unload it: first the core
 // hears that it is absent, then its last booking ends, then it is unloaded. What
 // failed is tried again with growing pauses, and listed with its reason. What the
-// configuration no longer names is left as it is.
+// configuration no longer names is left as it is: as long as the engine lists it the
+// core is told so, and requests for it are served; then, and when the worker's record
+// says the same, what was told is taken back.
 //
 // Engines refuse a request for an adapter that is not loaded, and nothing loads
 // one while a request waits; so managed workers are candidates with

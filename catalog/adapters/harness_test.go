@@ -76,6 +76,12 @@ func (r *router) SetAdapterState(w fleet.WorkerID, adapter string, s lora.State)
 	r.states[place{w, adapter}] = s
 }
 
+func (r *router) ForgetAdapterState(w fleet.WorkerID, adapter string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.states, place{w, adapter})
+}
+
 func (r *router) AdapterUses(w fleet.WorkerID, adapter string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -86,6 +92,21 @@ func (r *router) state(w fleet.WorkerID, adapter string) lora.State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.states[place{w, adapter}]
+}
+
+// told tells whether anything was told and not taken back.
+func (r *router) told(w fleet.WorkerID, adapter string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, ok := r.states[place{w, adapter}]
+	return ok
+}
+
+// planned is what the last plan was made for.
+func (r *router) planned() []lora.Worker {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.last)
 }
 
 func (r *router) use(w fleet.WorkerID, adapter string, n int) {
@@ -141,6 +162,17 @@ func (l *workerList) add(r fleet.Record, lifecycle core.Lifecycle) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.list = append(l.list, catalog.View{Record: r, Lifecycle: lifecycle})
+}
+
+// stand changes where a worker stands.
+func (l *workerList) stand(id fleet.WorkerID, lifecycle core.Lifecycle) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range l.list {
+		if l.list[i].ID == id {
+			l.list[i].Lifecycle = lifecycle
+		}
+	}
 }
 
 func (l *workerList) remove(id fleet.WorkerID) {

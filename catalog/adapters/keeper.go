@@ -32,18 +32,18 @@ type keeper struct {
 	managed  map[string][]Adapter // by model
 	names    map[string][]string  // of managed
 	sites    map[fleet.WorkerID]*site
-	fixed    []lora.Worker // ready workers that are not managed
-	open     bool          // whether the plan of this step is still to be made
+	told     map[fleet.WorkerID]map[string]bool // what the core was told of and not asked to forget
+	fixed    []lora.Worker                      // ready workers that are not managed
+	open     bool                               // whether the plan of this step is still to be made
 	patience *time.Timer
 	actions  []lora.Action // of the last plan
 	calls    int           // loads and unloads under way
 }
 
-// site is a managed worker.
+// site is a worker that is managed, or was and still has what the core was told of.
 type site struct {
 	record fleet.Record
 	listed map[string]bool // what the engine has loaded; nil until it told
-	told   map[string]bool // what the core was told of
 	silent int             // failures to answer in a row
 	asked  bool            // whether a question is under way
 	calls  uint64          // that ended: an answer from before one is not believed
@@ -76,7 +76,7 @@ func newKeeper(m *Manager) *keeper {
 	timer.Stop()
 	return &keeper{
 		Manager: m, patience: timer, events: make(chan func(context.Context)),
-		asking: make(chan struct{}, maxAsked), sites: map[fleet.WorkerID]*site{},
+		asking: make(chan struct{}, maxAsked), sites: map[fleet.WorkerID]*site{}, told: map[fleet.WorkerID]map[string]bool{},
 	}
 }
 
@@ -113,15 +113,20 @@ func (k *keeper) begin(ctx context.Context) {
 	}
 }
 
-// follow makes the sites those ready workers that are managed.
+// follow makes the sites those ready workers that are managed, or that were and of
+// which the core still believes something that no record says.
 func (k *keeper) follow() {
 	k.fixed = k.fixed[:0]
-	ready := map[fleet.WorkerID]bool{}
+	ready, known := map[fleet.WorkerID]bool{}, map[fleet.WorkerID]bool{}
 	for _, v := range k.workers.Workers() {
+		known[v.ID] = true
 		if v.Lifecycle != core.Ready {
 			continue
 		}
-		if len(k.names[v.Model]) == 0 || !loads(v.Engine) {
+		if !loads(v.Engine) {
+			k.takeBack(v.ID)
+		}
+		if len(k.names[v.Model]) == 0 && len(k.told[v.ID]) == 0 || !loads(v.Engine) {
 			w := lora.Worker{ID: v.ID}
 			for _, a := range v.Adapters {
 				w.Loaded = append(w.Loaded, a.Name)
@@ -133,12 +138,16 @@ func (k *keeper) follow() {
 		s := k.sites[v.ID]
 		if s == nil || s.record.URL != v.URL || s.record.Engine != v.Engine || s.record.Partition() != v.Partition() {
 			k.leave(v.ID)
-			s = &site{told: map[string]bool{}, cells: map[string]*cell{}}
+			s = &site{cells: map[string]*cell{}}
 			k.sites[v.ID] = s
 		}
 		s.record = v.Record
 		k.forget(s)
+		if len(k.names[v.Model]) == 0 {
+			k.tell(s)
+		}
 	}
+	maps.DeleteFunc(k.told, func(id fleet.WorkerID, _ map[string]bool) bool { return !known[id] })
 	for id := range k.sites {
 		if !ready[id] {
 			k.leave(id)
@@ -208,6 +217,9 @@ func (k *keeper) answered(ctx context.Context, s *site, calls uint64, names map[
 	case err != nil:
 		if s.silent++; s.silent == maxSilent {
 			k.log.Warn("engine does not tell its adapters; none is placed there", "worker", s.record.Name, "err", err)
+			if len(k.names[s.record.Model]) == 0 {
+				k.takeBack(s.record.ID) // not managed: nobody knows better than its record
+			}
 		}
 	default:
 		s.silent, s.listed = 0, names
@@ -241,20 +253,52 @@ func (k *keeper) tell(s *site) {
 	if s.listed == nil {
 		return
 	}
+	id, ours := s.record.ID, k.names[s.record.Model]
+	told := k.told[id]
+	if told == nil {
+		told = map[string]bool{}
+		k.told[id] = told
+	}
 	for name := range s.listed {
-		s.told[name] = true
-	}
-	for _, name := range k.names[s.record.Model] {
-		s.told[name] = true
-	}
-	for _, name := range slices.Sorted(maps.Keys(s.told)) {
-		state := s.state(name)
-		k.core.SetAdapterState(s.record.ID, name, state)
-		if state == lora.Absent && !slices.Contains(k.names[s.record.Model], name) {
-			delete(s.told, name) // neither there nor ours
+		if !s.lists(name) {
+			told[name] = true
 		}
 	}
-	k.show(s.record.ID, k.viewsOf(s))
+	for _, name := range ours {
+		told[name] = true
+	}
+	for _, name := range slices.Sorted(maps.Keys(told)) {
+		switch state := s.state(name); {
+		case slices.Contains(ours, name), s.busyWith(name), state != lora.Absent && !s.lists(name):
+			k.core.SetAdapterState(id, name, state)
+		default: // the record says it, or it is neither there nor ours
+			k.core.ForgetAdapterState(id, name)
+			delete(told, name)
+		}
+	}
+	if len(told) == 0 {
+		delete(k.told, id)
+	}
+	k.show(id, k.viewsOf(s))
+}
+
+// takeBack has the core go by a worker's record again.
+func (k *keeper) takeBack(id fleet.WorkerID) {
+	for name := range k.told[id] {
+		k.core.ForgetAdapterState(id, name)
+	}
+	delete(k.told, id)
+}
+
+// lists tells whether the worker's record lists an adapter.
+func (s *site) lists(name string) bool {
+	return slices.ContainsFunc(s.record.Adapters, func(a fleet.Adapter) bool { return a.Name == name })
+}
+
+// busyWith tells whether a load or an unload of an adapter is under way.
+func (s *site) busyWith(name string) bool {
+	c := s.cells[name]
+	return c != nil && (c.phase == loading || c.phase == unloading)
 }
 
 func (k *keeper) viewsOf(s *site) []View {

@@ -24,11 +24,13 @@ type Core interface {
 	// requests for it are known from then on. Nothing of workers is kept.
 	PlanAdapters(now time.Time, workers []lora.Worker) []lora.Action
 	// SetAdapterState tells where a worker stands with an adapter. It counts more
-	// than what the worker's record lists, until the worker leaves; when it has
-	// returned with lora.Absent, no booking for the adapter is made there any more.
-	// It is told again at each step; a call that changes nothing costs next to
-	// nothing. One for a worker that the core does not know is ignored.
+	// than what the worker's record lists, until the worker leaves or it is taken
+	// back; when it has returned with lora.Absent, no booking for the adapter is made
+	// there any more. It is told again at each step; a call that changes nothing costs
+	// next to nothing. One for a worker that the core does not know is ignored.
 	SetAdapterState(worker fleet.WorkerID, adapter string, state lora.State)
+	// ForgetAdapterState takes that back: the worker's record counts again.
+	ForgetAdapterState(worker fleet.WorkerID, adapter string)
 	// AdapterUses counts the bookings on the worker that are for the adapter.
 	AdapterUses(worker fleet.WorkerID, adapter string) int
 }
