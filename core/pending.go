@@ -284,6 +284,23 @@ func (k *chosen) book(b *Booking, key reserve.PendingKey, claim reserve.Claim) (
 	return &sel, bk, nil
 }
 
+// overtaken tells whether the session of a request was bound by somebody else while
+// it decided: Reserve waits for no initialiser, and moves what another one follows.
+// Unless bindings are advice the request takes the session again. mu must be held.
+func (p *Partition) overtaken(a *attempt, now time.Time) bool {
+	switch {
+	case a.req.Kind != Book:
+		return false
+	case a.hold.State() == affinity.Initialising && !p.core.soft.Load():
+		if _, bound := p.sessions.Lookup(a.req.session(), now); !bound {
+			return false
+		}
+		a.hold.Abandon(now) // of no effect on the binding
+		return true
+	}
+	return a.hold.State() == affinity.Bound && a.exclusive && p.movedOn(a, now)
+}
+
 // takeSession takes the session of a booking on target, by the rules of steer. An
 // unpinned hold leaves the session alone. mu must be held.
 func (k *chosen) takeSession(target affinity.Target, now time.Time) (affinity.Hold, error) {

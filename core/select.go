@@ -274,6 +274,10 @@ func (p *Partition) commit(ctx context.Context, a *attempt) (out outcome, err er
 		now.member.lifecycle != Ready || !p.adapters.Load().serves(now.member, a.req.Adapter) {
 		return conflicted, nil
 	}
+	if p.overtaken(a, time.Now()) {
+		a.view = nil
+		return anew, nil
+	}
 	if out := p.busyByNow(a, r); out != decided {
 		a.view = nil // who was passed over may be in reach by now
 		return out, nil

@@ -181,6 +181,15 @@ func (p *Partition) pinAgainst(a *attempt, target *affinity.Target, m *member) e
 		!a.placed.serves(m, a.req.Adapter), !a.req.Constraints.met(&m.record):
 		return nil
 	}
+	if len(a.rows) > 0 && a.view.rows[a.rows[0]].member == m { // the pinned one
+		if rank := a.req.Pin.Rank; rank != nil && *rank != target.Worker.Rank {
+			return &Error{
+				Code: CodeSessionBound, Field: "pin",
+				Message: fmt.Sprintf("the session is bound to rank %d of worker %q, not to the pinned rank %d", target.Worker.Rank, m.record.Name, *rank),
+			}
+		}
+		return nil // its other ranks will do while the session's takes no more
+	}
 	return &Error{
 		Code: CodeSessionBound, Field: "pin",
 		Message: fmt.Sprintf("the session is bound to worker %q, not to the pinned %s", m.record.Name, a.req.Pin),
