@@ -42,13 +42,15 @@ type Reloaded struct {
 	Changed []string `json:"changed"`
 	// At is when it was in force.
 	At time.Time `json:"at"`
-	// Warnings tell what of the configuration is not in force all the same.
+	// Warnings tell what of the configuration is not in force all the same, or
+	// probably does not do what was meant.
 	Warnings []ReloadWarning `json:"warnings,omitempty"`
 }
 
-// ReloadWarning is a thing of the configuration that a reload left alone. Code is
-// drifted: the API activated another specification of a policy than the one that
-// Item, a key, has.
+// ReloadWarning is a thing of the configuration that a reload left alone, or that
+// is in force and probably not meant. Item is a key. Code is drifted, where the API
+// activated another specification of a policy than the one that Item has, or one of
+// those that the configuration has for its own warnings.
 type ReloadWarning struct {
 	Code    string `json:"code"`
 	Item    string `json:"item"`

@@ -57,7 +57,7 @@ func newPolicySource(
 	pc.Removed = metrics.forget
 	ps, err := host.OpenPolicySource(ctx, rt, modules, pc, log.With("component", "policies"))
 	if err != nil {
-		return nil, err
+		return nil, hintAtBuiltins(err)
 	}
 	opened.add(ps.Close)
 	return ps, nil

@@ -22,7 +22,7 @@ var errStopping = errors.New("the router is shutting down")
 
 // reloadModule puts a changed configuration in force while the router runs.
 func reloadModule() fx.Option {
-	return fx.Module("reload", fx.Provide(newLive, newReloads))
+	return fx.Module("reload", fx.Provide(newLive, newReloads), fx.Invoke(warnOfConfig))
 }
 
 // live is the configuration in force; what it points to is never changed.
@@ -140,6 +140,7 @@ func (r *reloads) reload(ctx context.Context, by string) (admin.Reloaded, error)
 		return admin.Reloaded{}, err
 	}
 	r.log.Info("configuration reloaded", "by", by, "changed", done.Changed)
+	logWarnings(r.log, done.Warnings)
 	return done, nil
 }
 

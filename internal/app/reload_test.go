@@ -209,7 +209,7 @@ func TestWhatOnlyARestartChangesRefusesTheReloadNamingEveryKey(t *testing.T) {
 	})
 	got := r.reload(t)
 	if got.status != http.StatusConflict || got.Error.Code != "conflict" || got.Error.Details.Step != "restart" ||
-		got.Error.Details.Item != "admin.listen, data_dir, frontend.listen, models.m.block_size, workers.static.0.block_size" {
+		got.Error.Details.Item != "admin.listen, data_dir, frontend.listen, models.m.block_size, workers.static[0].block_size" {
 		t.Errorf("got %+v", got)
 	}
 	for _, want := range []string{`admin.listen: "127.0.0.1:2" is not allowed; allowed: "127.0.0.1:0", or a restart`, `models.m.block_size: "32"`, `"16", or a restart`} {

@@ -41,13 +41,13 @@ func liveKeys() map[string]func(*testing.T) {
 		"admin.token_file":            testTokenFile,
 		"admin.max_body":              testAdminMaxBody,
 		"admin.metrics_public":        testMetricsPublic,
-		"workers.static.[]":           testStaticWorkers,
+		"workers.static[]":            testStaticWorkers,
 		"models.NAME.block_size":      testBlockSize,
 		"models.NAME.tokenize":        testTokenize,
 		"models.NAME.policy":          testModelPolicy,
-		"routing.rules.[].model":      testRules,
-		"routing.rules.[].group":      testRules,
-		"routing.rules.[].policy":     testRules,
+		"routing.rules[].model":       testRules,
+		"routing.rules[].group":       testRules,
+		"routing.rules[].policy":      testRules,
 		"routing.default":             testRoutingDefault,
 		"routing.seed":                testSeed,
 		"policies.NAME":               testPolicies,
@@ -69,11 +69,11 @@ func TestEveryLiveKeyReachesItsConsumerAtReload(t *testing.T) {
 	reference := config.Reference()
 	for _, m := range row.FindAllStringSubmatch(reference, -1) {
 		key := m[1]
-		if strings.Contains(reference, "| `"+key+".") {
+		if strings.Contains(reference, "| `"+key+".") || strings.Contains(reference, "| `"+key+"[].") {
 			continue // what it holds is tested
 		}
-		if strings.HasPrefix(key, "workers.static.[].") {
-			key = "workers.static.[]"
+		if strings.HasPrefix(key, "workers.static[].") {
+			key = "workers.static[]"
 		}
 		if tests[key] == nil {
 			t.Errorf("%s is live and has no test", key)

@@ -30,7 +30,7 @@ func followPolicies(r *reloads, ps *host.PolicySource, c *core.SelectionCore, d 
 		prepare: func(ctx context.Context, now *config.Config) (prepared, error) {
 			p, err := ps.PrepareConfig(ctx, policyConfig(now, d))
 			if err != nil {
-				return prepared{}, m.explain(err)
+				return prepared{}, hintAtBuiltins(m.explain(err))
 			}
 			return prepared{
 				warn: driftWarnings(p.Drifted()),

@@ -23,7 +23,7 @@ import (
 // cache.
 func waitingKeys() map[string]func(*testing.T) {
 	return map[string]func(*testing.T){
-		"routing.rules.[].class":                   testRuleOfAClass,
+		"routing.rules[].class":                    testRuleOfAClass,
 		"queue.refresh_after":                      testRefreshAfter,
 		"queue.classes.NAME.weight":                testWeight,
 		"queue.classes.NAME.order":                 testOrder,
@@ -38,9 +38,9 @@ func waitingKeys() map[string]func(*testing.T) {
 		"queue.overload.prefill_fraction":          testOverload("prefill_fraction", func(o *config.Overload) { o.PrefillFraction = 1e-7 }),
 		"queue.overload.kv_fraction":               testOverload("kv_fraction", func(o *config.Overload) { o.KVFraction = 1 }),
 		"affinity.mode":                            testAffinityMode,
-		"lora.manage.[].name":                      testManagedAdapters,
-		"lora.manage.[].model":                     testManagedAdapters,
-		"lora.manage.[].path":                      testManagedAdapters,
+		"lora.manage[].name":                       testManagedAdapters,
+		"lora.manage[].model":                      testManagedAdapters,
+		"lora.manage[].path":                       testManagedAdapters,
 		"lora.slots":                               testAdapterSlots,
 		"shared_cache.url":                         testSharedCacheURL,
 		"shared_cache.deadline":                    testSharedCacheDeadline,

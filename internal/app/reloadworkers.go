@@ -120,7 +120,7 @@ func otherBlockSizes(was, now *config.Config, partitions []core.PartitionView) (
 			return fleet.PartitionKey{Model: p.Model, Group: p.Group} == rec.Partition() && differs(p, rec.BlockSize)
 		})
 		if i >= 0 {
-			refuse(fmt.Sprintf("workers.static.%d.block_size", n), partitions[i], rec.BlockSize)
+			refuse(fmt.Sprintf("workers.static[%d].block_size", n), partitions[i], rec.BlockSize)
 		}
 	}
 	return problems

@@ -258,5 +258,3 @@ func parseSpec(v any) (policy.Spec, error) {
 	}
 	return policy.ParseSpec(b)
 }
-
-func dotted(path []string) string { return strings.Join(path, ".") }

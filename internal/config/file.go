@@ -140,7 +140,7 @@ func (s *fileScan) node(path []string, n ast.Node, known *node) {
 	case *ast.TagNode:
 		s.node(path, v.Value, known)
 	case *ast.AliasNode:
-		s.problems = append(s.problems, Problem{Source: s.source(place(v.GetToken())), Key: strings.Join(path, "."), Reason: "aliases are not allowed"})
+		s.problems = append(s.problems, Problem{Source: s.source(place(v.GetToken())), Key: dotted(path), Reason: "aliases are not allowed"})
 	case *ast.IntegerNode, *ast.FloatNode, *ast.InfinityNode, *ast.NanNode, *ast.StringNode:
 		s.literals[strings.Join(path, sep)] = n.GetToken().Value
 	}
@@ -159,9 +159,9 @@ func (s *fileScan) mapping(path []string, values []*ast.MappingValueNode, known 
 		if !ok {
 			near := nearest(key, slices.Sorted(maps.Keys(known.children)))
 			if near != "" {
-				near = strings.Join(below(path, near), ".")
+				near = dotted(below(path, near))
 			}
-			s.problems = append(s.problems, unknownKey(s.source(pos), strings.Join(p, "."), near))
+			s.problems = append(s.problems, unknownKey(s.source(pos), dotted(p), near))
 			continue
 		}
 		s.node(p, mv.Value, child)

@@ -29,7 +29,7 @@ func TestRanksAreKeysInDecimal(t *testing.T) {
 	} {
 		for _, field := range []string{"kv_events", "replay"} {
 			refused(t, worker(field+": {"+c.key+": 'tcp://127.0.0.1:1'}"), nil,
-				"routerd.yaml:6:"+map[string]string{"kv_events": "17", "replay": "14"}[field]+": workers.static.0."+field+`: "`+c.shown+`" is not allowed; allowed: ranks from 0 to 4095`)
+				"routerd.yaml:6:"+map[string]string{"kv_events": "17", "replay": "14"}[field]+": workers.static[0]."+field+`: "`+c.shown+`" is not allowed; allowed: ranks from 0 to 4095`)
 		}
 	}
 	refused(t, worker(`kv_events: {"0": 'tcp://127.0.0.1:1', 0: 'tcp://127.0.0.1:2'}`), nil, `mapping key "0" already defined`)
@@ -56,7 +56,7 @@ func TestKeysThatAreNotTextAreRefused(t *testing.T) {
 		{"models: {'': {}}", `models: "" is not allowed; allowed: keys of 1 to 256 bytes`},
 		{"models: {" + strings.Repeat("m", 257) + ": {}}", "allowed: keys of 1 to 256 bytes"},
 		{"policies: {fast: {scorers: [{use: 'builtin:kv-aware', config: {1: 2, 0x1: 3}}]}}", "allowed: text as keys"},
-		{worker("labels: {5: a, 0x5: b}"), "workers.static.0.labels"},
+		{worker("labels: {5: a, 0x5: b}"), "workers.static[0].labels"},
 	} {
 		refused(t, c.text, nil, c.want)
 	}
@@ -69,7 +69,7 @@ func TestKeysWithControlCharactersAreRefused(t *testing.T) {
 		`models: {"a\0b": {}}`:                  `models: "a\x00b" is not allowed`,
 		`models: {"a\nb": {}}`:                  `models: "a\nb" is not allowed`,
 		`{"frontend\x1fgrace": 5s}`:             `frontend\x1fgrace`,
-		worker(`labels: {"a\u001fb": "x"}`):     `workers.static.0.labels: "a\x1fb" is not allowed`,
+		worker(`labels: {"a\u001fb": "x"}`):     `workers.static[0].labels: "a\x1fb" is not allowed`,
 		"models: {\"a\x1fb\": {}}":              "control characters",
 		`policies: {"p\u001fq": {scorers: []}}`: `policies: "p\x1fq" is not allowed`,
 	} {
@@ -118,15 +118,15 @@ func TestWholeNumbersAreWrittenInDecimal(t *testing.T) {
 		refused(t, "frontend:\n  retries: "+literal+"\n", nil, "routerd.yaml:2:3: frontend.retries: "+shown+"a whole number from 0 to 10")
 		refused(t, "plugins: {fuel_cap: "+literal+"}\n", nil, "plugins.fuel_cap: "+shown+"a whole number")
 		refused(t, "models: {m: {block_size: "+literal+"}}\n", nil, "models.m.block_size: "+shown+"a whole number")
-		refused(t, worker("adapters: [{name: a, id: "+literal+"}]"), nil, "workers.static.0.adapters.0.id: "+shown)
+		refused(t, worker("adapters: [{name: a, id: "+literal+"}]"), nil, "workers.static[0].adapters[0].id: "+shown)
 		refused(t, "frontend: {max_body: "+literal+"}\n", nil, "frontend.max_body: "+`"`+strings.Trim(literal, "'")+`"`)
 		if literal != "'8'" {
-			refused(t, worker("id: "+literal), nil, "workers.static.0.id: "+shown+"a number from 0 to")
+			refused(t, worker("id: "+literal), nil, "workers.static[0].id: "+shown+"a number from 0 to")
 		}
 	}
 	refused(t, "frontend: {max_body: 0x100000}\n", nil, `frontend.max_body: "0x100000"`)
 	refused(t, "frontend: {max_body: '01048576'}\n", nil, `frontend.max_body: "01048576"`)
-	refused(t, worker("id: '007'"), nil, `workers.static.0.id: "007"`)
+	refused(t, worker("id: '007'"), nil, `workers.static[0].id: "007"`)
 	refused(t, "", []string{"ROUTERD_FRONTEND__RETRIES=01"}, `ROUTERD_FRONTEND__RETRIES: frontend.retries: "01" is not allowed`)
 }
 
@@ -134,8 +134,8 @@ func TestNumbersInsideAPolicyAreWrittenInDecimal(t *testing.T) {
 	policy := func(weight, host string) string {
 		return "policies: {fast: {scorers: [{use: 'builtin:kv-aware', weight: " + weight + ", config: {host_weight: " + host + "}}]}}"
 	}
-	refused(t, policy("010", "1"), nil, `policies.fast.scorers.0.weight: "010" is not allowed; allowed: a decimal number`)
-	refused(t, policy("1", "0x1"), nil, `policies.fast.scorers.0.config.host_weight: "0x1" is not allowed`)
+	refused(t, policy("010", "1"), nil, `policies.fast.scorers[0].weight: "010" is not allowed; allowed: a decimal number`)
+	refused(t, policy("1", "0x1"), nil, `policies.fast.scorers[0].config.host_weight: "0x1" is not allowed`)
 	mustLoad(t, policy("10", "0.5"), nil)
 	mustLoad(t, policy("1.0", "0"), nil)
 }

@@ -297,7 +297,7 @@ func (l *loader) repeated(workers []fleet.Record) {
 			}
 			path := []string{"workers", "static", strconv.Itoa(i), c.field}
 			l.problems = append(l.problems, badValue(l.origin(path), dotted(path), c.value,
-				fmt.Sprintf("a value that workers.static.%d does not have", j)))
+				fmt.Sprintf("a value that workers.static[%d] does not have", j)))
 		}
 	}
 }

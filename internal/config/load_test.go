@@ -73,7 +73,7 @@ func TestF1_EveryUnknownKeyIsNamedWithTheNearestKnownOne(t *testing.T) {
 
 func TestUnknownKeysInsideListsAndMapsAreNamed(t *testing.T) {
 	refused(t, "workers:\n  static:\n  - {name: w1, url: 'http://127.0.0.1:1', modle: m}\nmodels:\n  a.b/c: {blok_size: 16}\n", nil,
-		"workers.static.0.modle: unknown key; the nearest known one is workers.static.0.model",
+		"workers.static[0].modle: unknown key; the nearest known one is workers.static[0].model",
 		"models.a.b/c.blok_size: unknown key")
 }
 
@@ -131,7 +131,7 @@ func TestValuesOutOfRangeNameKeyValueAndRange(t *testing.T) {
 		{"frontend: {listen: '8080'}", `frontend.listen: "8080" is not allowed; allowed: HOST:PORT`},
 		{"frontend: 5", `frontend: "5" is not allowed; allowed: a mapping`},
 		{"workers: {static: {}}", `workers.static: "map[]" is not allowed; allowed: a list`},
-		{"workers: {static: [{name: w1, url: 'ftp://x'}]}", `workers.static.0.url: "ftp://x" is not allowed; allowed: scheme http`},
+		{"workers: {static: [{name: w1, url: 'ftp://x'}]}", `workers.static[0].url: "ftp://x" is not allowed; allowed: scheme http`},
 		{"models: {m: {tokenize: never}}", `models.m.tokenize: "never" is not allowed; allowed: engine, off`},
 		{"policies: {fast: {scorers: []}}", `policies.fast: scorers: "[]" is not allowed; allowed: 1 to 16 scorers`},
 		{`policies: {fast: {scorers: [{use: "builtin:nope"}]}}`, `policies.fast: `},
@@ -156,9 +156,9 @@ func TestM5_WorkersThatShareAnIDNameOrEndpointAreRefused(t *testing.T) {
   - {id: 7, name: b, url: "http://127.0.0.1:4"}
   - {id: 8, name: d, url: "HTTP://127.0.0.1:4/"}
 `, nil,
-		`routerd.yaml:5:6: workers.static.2.id: "5" is not allowed; allowed: a value that workers.static.0 does not have`,
-		`workers.static.3.name: "b" is not allowed; allowed: a value that workers.static.1 does not have`,
-		`workers.static.4.url: "http://127.0.0.1:4" is not allowed; allowed: a value that workers.static.3 does not have`)
+		`routerd.yaml:5:6: workers.static[2].id: "5" is not allowed; allowed: a value that workers.static[0] does not have`,
+		`workers.static[3].name: "b" is not allowed; allowed: a value that workers.static[1] does not have`,
+		`workers.static[4].url: "http://127.0.0.1:4" is not allowed; allowed: a value that workers.static[3] does not have`)
 }
 
 func TestASeedPolicyIsParsedLikeThePolicyAPI(t *testing.T) {
@@ -240,7 +240,7 @@ func TestAnEmptyNameOfTheFileIsRefused(t *testing.T) {
 func TestHeadersThatNoPolicyMaySeeAreRefused(t *testing.T) {
 	t.Parallel()
 	_, err := load(t, "plugins:\n  headers: [x-team, cookie]\n", nil)
-	if err == nil || !strings.Contains(err.Error(), "plugins.headers.1") || !strings.Contains(err.Error(), "no credential") {
-		t.Errorf("got %v; want plugins.headers.1 refused", err)
+	if err == nil || !strings.Contains(err.Error(), "plugins.headers[1]") || !strings.Contains(err.Error(), "no credential") {
+		t.Errorf("got %v; want plugins.headers[1] refused", err)
 	}
 }

@@ -29,7 +29,7 @@ func reference(b *strings.Builder, path []string, n *node, v reflect.Value, relo
 			reference(b, below(path, key), n.children[key], v.Field(i), reload)
 		}
 	case freeMap, list:
-		name := "[]"
+		name := anyElement
 		if n.kind == freeMap {
 			name = "NAME"
 		}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -31,19 +32,19 @@ type QueueClass struct {
 	Order   string      `koanf:"order" reload:"live" oneof:"fcfs wspt" doc:"Who is first among those of equal priority: who came first, or the shortest prompt that is not cached."`
 	Busy    QueueBusy   `koanf:"busy"`
 	Limits  QueueLimits `koanf:"limits"`
-	Timeout Duration    `koanf:"timeout" reload:"live" min:"1ms" max:"1h" doc:"How long a request may wait; then it is answered 429."`
+	Timeout Duration    `koanf:"timeout" reload:"live" min:"1ms" max:"1h" doc:"How long a request may wait, for a worker or for its session's first request; then it is answered 429."`
 }
 
 // QueueBusy says when a rank is busy for a class.
 type QueueBusy struct {
 	PrefillTokens   int     `koanf:"prefill_tokens" reload:"live" doc:"A rank with more active prefill tokens is busy; 0 is off. Requests wait when every rank that may serve them is busy."`
-	PrefillFraction float64 `koanf:"prefill_fraction" reload:"live" min:"0" max:"1000" doc:"The same as a part of the worker's max_batched_tokens (10000000 where its record has none); 0 is off."`
+	PrefillFraction float64 `koanf:"prefill_fraction" reload:"live" min:"0" max:"1000" doc:"The same as a part of max_batched_tokens of the worker's record. A worker without that number is practically never busy by it; 0 is off."`
 	ActiveRequests  int     `koanf:"active_requests" reload:"live" doc:"A rank with so many active requests is busy, and takes no more of this class also while others are free; 0 is off."`
 }
 
 // QueueLimits bound what waits in a class, for each ready worker.
 type QueueLimits struct {
-	Requests     Limit `koanf:"requests" reload:"live" doc:"How many requests may wait for each ready worker of the partition; one more is answered 429 at once. 0 lets nobody wait."`
+	Requests     Limit `koanf:"requests" reload:"live" doc:"How many requests may wait for each ready worker of the partition; one more is answered 429 at once. 0 lets nobody wait, also no parallel first requests of a session."`
 	Tokens       Limit `koanf:"tokens" reload:"live" doc:"How many of their prompt tokens may."`
 	CachedTokens Limit `koanf:"cached_tokens" reload:"live" doc:"How many of their prompt tokens that are cached where most are may."`
 }
@@ -51,8 +52,8 @@ type QueueLimits struct {
 // Overload says above what a rank gets nothing new of any class.
 type Overload struct {
 	PrefillTokens   int     `koanf:"prefill_tokens" reload:"live" doc:"A rank with more active prefill tokens is overloaded; 0 is off. Where all are, requests are answered 429 and nobody waits."`
-	PrefillFraction float64 `koanf:"prefill_fraction" reload:"live" min:"0" max:"1000" doc:"The same as a part of the worker's max_batched_tokens (10000000 where its record has none); 0 is off."`
-	KVFraction      float64 `koanf:"kv_fraction" reload:"live" min:"0" max:"1" doc:"A rank that uses more than this part of its KV blocks is overloaded, where its worker's record or the engine tells how many there are; 0 is off."`
+	PrefillFraction float64 `koanf:"prefill_fraction" reload:"live" min:"0" max:"1000" doc:"The same as a part of max_batched_tokens of the worker's record. A worker without that number is practically never overloaded by it; 0 is off."`
+	KVFraction      float64 `koanf:"kv_fraction" reload:"live" min:"0" max:"1" doc:"A rank whose running requests hold more than this part of total_kv_blocks of the worker's record, as the router counts them, is overloaded. It has no effect on a worker without that number; 0 is off."`
 }
 
 // Affinity says for how long a session stays with its worker.
@@ -147,13 +148,30 @@ func (l *loader) selection(cfg *Config) {
 	if n := len(cfg.Queue.Classes); n > maxQueueClasses {
 		l.problems = append(l.problems, badValue(l.origin(classes), dotted(classes), fmt.Sprintf("%d classes", n), "at most 64 classes, default among them"))
 	}
-	l.refusedField([]string{"routing", "load"}, cfg.Routing.Load.Core().Validate())
+	l.rules(cfg)
+	if rl := cfg.Routing.Load; rl.TokensPerSecond != 0 && rl.Estimator != string(load.EstimateRate) {
+		path := []string{"routing", "load", "tokens_per_second"}
+		l.problems = append(l.problems, badValue(l.origin(path), dotted(path), decimalText(rl.TokensPerSecond), "0, or a number beside routing.load.estimator: rate"))
+	} else {
+		l.refusedField([]string{"routing", "load"}, rl.Core().Validate())
+	}
 	if len(cfg.LoRA.Manage) == 0 {
 		cfg.LoRA.Manage = nil
 	}
 	l.refusedField([]string{"lora"}, cfg.LoRA.Validate())
 	if sc, ok := cfg.SharedCache.Client(); ok {
 		l.refusedField([]string{"shared_cache"}, sc.Validate())
+	}
+}
+
+// rules refuses what no policy can be found by. Whether a policy of that name was
+// made is not known here.
+func (l *loader) rules(cfg *Config) {
+	for i, r := range cfg.Routing.Rules {
+		if r.Policy == "" {
+			path := []string{"routing", "rules", strconv.Itoa(i), "policy"}
+			l.problems = append(l.problems, badValue(l.origin(path), dotted(path), "", "the name of a policy"))
+		}
 	}
 }
 
