@@ -50,7 +50,7 @@ func (a *attempt) candidates(v *view, p *Partition) error {
 	case ejected:
 		return unavailable(CodeWorkersEjected, "the workers of model %q are ejected", p.key.Model)
 	}
-	return unavailable(CodeNoWorkers, "no worker of model %q is ready for this request", p.key.Model)
+	return a.nobodyReady(v, p.key.Model)
 }
 
 // standing is whether a rank may serve a request and, if not, the first reason.

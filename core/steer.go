@@ -75,9 +75,7 @@ func (p *Partition) awaitSession(ctx context.Context, a *attempt) error {
 		}
 		if err := p.queue.Hold(&w.place, workers); err != nil {
 			p.mu.Unlock()
-			e := queueFull(err)
-			e.Message = "too many requests wait for their session's first: " + err.Error()
-			return e
+			return sessionFull(err)
 		}
 		w.state = held
 	}
@@ -97,9 +95,7 @@ func (p *Partition) awaitSession(ctx context.Context, a *attempt) error {
 	case <-p.core.ended:
 		return ending()
 	}
-	e := queueTimeout(w.since)
-	e.Message = fmt.Sprintf("the session's first request was not decided within %s", time.Since(w.since).Round(time.Millisecond))
-	return e
+	return sessionTimeout(a)
 }
 
 // steer looks where the session's worker is among the candidates. row is its row

@@ -1,0 +1,107 @@
+package core
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/routerd/routerd/core/affinity"
+)
+
+// lane names those who wait for the same workers: what is pinned or bound
+// elsewhere does not hold them up.
+func (a *attempt) lane() string {
+	req := a.req
+	switch {
+	case a.exclusive:
+		return "@" + a.bound.Worker.String() + "\x00" + req.needs()
+	case req.Pin != nil && req.Pin.Rank != nil:
+		return "=" + req.Pin.String() + "/" + strconv.FormatUint(uint64(*req.Pin.Rank), 10)
+	case req.Pin != nil:
+		return "=" + req.Pin.String()
+	}
+	return req.needs()
+}
+
+// needs names what narrows the workers of a request, but its pin and its session;
+// empty for nothing.
+func (r *Request) needs() string {
+	if r.Allow == nil && r.Adapter == "" && r.Constraints.empty() {
+		return ""
+	}
+	var b strings.Builder
+	part := func(kind byte, text string) { fmt.Fprintf(&b, "%c%d:%s", kind, len(text), text) }
+	part('m', r.Adapter)
+	if r.Allow != nil {
+		part('A', strconv.Itoa(len(r.Allow)))
+	}
+	for _, name := range slices.Sorted(slices.Values(r.Allow)) {
+		part('a', name)
+	}
+	for _, taint := range slices.Sorted(slices.Values(r.Constraints.RequiredTaints)) {
+		part('t', taint)
+	}
+	for _, key := range slices.Sorted(maps.Keys(r.Constraints.RequiredLabels)) {
+		part('l', key)
+		part('v', r.Constraints.RequiredLabels[key])
+	}
+	return b.String()
+}
+
+// ahead is the number of grants that go before a request of a lane: those of its
+// own lane, for the lane without constraints those of all, for that of a session's
+// rank those of all sessions there. mu must be held.
+func (p *Partition) ahead(lane string) (n int) {
+	prefix := ""
+	if lane != "" {
+		if lane[0] != '@' {
+			return p.grants[lane]
+		}
+		rank, _, _ := strings.Cut(lane, "\x00")
+		prefix = rank + "\x00"
+	}
+	for l, g := range p.grants {
+		if strings.HasPrefix(l, prefix) {
+			n += g
+		}
+	}
+	return n
+}
+
+// follow notes who waits for the worker of its session. mu must be held.
+func (p *Partition) follow(a *attempt) {
+	if !a.exclusive {
+		return
+	}
+	id := a.req.session()
+	if p.followers[id] == nil {
+		p.followers[id] = map[*attempt]struct{}{}
+	}
+	p.followers[id][a] = struct{}{}
+}
+
+// unfollow forgets who waits no more. mu must be held.
+func (p *Partition) unfollow(a *attempt) {
+	id := a.req.session()
+	delete(p.followers[id], a)
+	if len(p.followers[id]) == 0 {
+		delete(p.followers, id)
+	}
+}
+
+// recall takes those out of the queue who wait for another worker than the one that
+// their session is bound to now: they take the session again, and their arrival is
+// their place. mu must be held.
+func (p *Partition) recall(id string, now affinity.Target) {
+	for a := range p.followers[id] {
+		if *a.bound == now {
+			continue
+		}
+		p.queue.Remove(&a.waiting.place)
+		p.unfollow(a)
+		a.waiting.state = notWaiting
+		close(a.waiting.wake)
+	}
+}
