@@ -86,7 +86,9 @@ type PolicyRef struct {
 	Revision int    `json:"revision"`
 }
 
-// RankView is what the core knows of one rank.
+// RankView is what the core knows of one rank. Reasons are those of its worker's
+// lifecycle, then what keeps requests from it now: inhibited, refusing, overloaded,
+// busy for classes.
 type RankView struct {
 	Worker    fleet.WorkerID `json:"worker"`
 	Name      string         `json:"name"`
@@ -133,15 +135,17 @@ func (p *Partition) status() PartitionView {
 	out := PartitionView{Model: p.key.Model, Group: p.key.Group, BlockSize: p.blockSize, Ranks: []RankView{}}
 	sessions := p.sessions.Stats()
 	out.Sessions = SessionsView{Bound: sessions.Bound, Initialising: sessions.Initialising, Leases: sessions.Leases}
-	inhibited, now := p.core.inhibited.Load(), time.Now()
+	now := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	out.Queue = p.waitingView()
-	for _, r := range p.view.Load().rows {
+	rows := p.view.Load().rows
+	for i := range rows {
+		r := &rows[i]
 		l, _ := p.tracker.Load(r.slot, now)
 		out.Ranks = append(out.Ranks, RankView{
 			Worker: r.worker.ID, Name: r.member.record.Name, Rank: r.worker.Rank,
-			Lifecycle: r.member.lifecycle, Reasons: inhibited.reasons(r.member, now),
+			Lifecycle: r.member.lifecycle, Reasons: p.reasons(r, now),
 			Load: LoadView(l),
 		})
 	}
