@@ -31,7 +31,7 @@ func (s *Server) replayDecision(ctx context.Context, x *exchange, ref string) er
 	if err != nil {
 		return err
 	}
-	out.Micros, out.Traces = 0, nil
+	out.Micros, out.WaitedMicros, out.Traces = 0, 0, nil
 	out.decided(&got, rec.Frame)
 	if got.Ended == nil {
 		out.Pick = &core.RecordedPick{Worker: got.Worker.ID, Name: s.workerName(got.Worker.ID), Rank: got.Worker.Rank, By: got.Decision.By}

@@ -82,7 +82,7 @@ func fleetRoutes() []route {
 	const get, put, del = fasthttp.MethodGet, fasthttp.MethodPut, fasthttp.MethodDelete
 	const ok, created, none = fasthttp.StatusOK, fasthttp.StatusCreated, fasthttp.StatusNoContent
 	return []route{
-		{method: get, pattern: "/v1/workers", out: workerList{}, status: []int{ok}, handle: (*Server).listWorkers, doc: "Lists the workers of all sources by id."},
+		{method: get, pattern: "/v1/workers", out: workerList{}, status: []int{ok}, handle: (*Server).listWorkers, doc: "Lists the workers of all sources by id. `reasons` are why one is not ready, then what keeps requests from its ranks."},
 		{
 			method: put, pattern: "/v1/workers/{ref}", body: jsonBody, in: fleet.Record{}, out: catalog.View{}, status: []int{created, ok}, handle: (*Server).putWorker,
 			doc: "Adds or replaces, whole, a worker by id or name, and answers after one attempt to make it ready.",
@@ -93,7 +93,7 @@ func fleetRoutes() []route {
 		{
 			method: get, pattern: "/v1/partitions", out: partitionList{}, status: []int{ok}, handle: (*Server).listPartitions,
 			query: []param{{"model", "only of this base model"}, {"group", "only of this routing group"}, {"blocks", "1 adds the engines' hashes of every cached block"}},
-			doc:   "Lists the partitions with load and cache of each rank, what waits in each class of the queue, and how many sessions are bound.",
+			doc:   "Lists the partitions with load and cache of each rank and what keeps requests from it (`reasons`: inhibited, refusing, overloaded, busy for classes), what waits in each class of the queue, and how many sessions are bound.",
 		},
 		{
 			method: get, pattern: "/v1/decisions", out: decisionList{}, status: []int{ok}, handle: (*Server).listDecisions,
@@ -102,7 +102,7 @@ func fleetRoutes() []route {
 				{"partition", "only of this partition, MODEL or MODEL:GROUP"},
 				{"worker", "only those that picked this worker, by id or name"},
 			},
-			doc: "Lists the last decisions, newest first, without their candidates.",
+			doc: "Lists the last decisions without their candidates, those first that were decided last: one that waited stands by when it went on, while `at` is when it came. `waited_us` is its wait, `us` the time without that.",
 		},
 		{
 			method: get, pattern: "/v1/decisions/{ref}", out: decisionAnswer{}, status: []int{ok}, handle: (*Server).showDecision,

@@ -89,7 +89,8 @@ type DecisionFilter struct {
 	Limit int
 }
 
-// List returns the newest records first, without their rows.
+// List returns the records without their rows, those first that were decided last:
+// one that has waited stands by when it went on, not by when it came (At).
 func (l *DecisionLog) List(f DecisionFilter) []DecisionRecord {
 	found := l.hold(f.Limit, func(e *entry) bool { return e.matches(&f) })
 	defer l.letGo(found)

@@ -26,6 +26,7 @@ type entry struct {
 	fault     *policy.Fault
 	fuel      uint64
 	micros    int64
+	waited    int64 // microseconds
 
 	frame    policy.Recording
 	mask     []byte  // empty when every row could be picked
@@ -48,11 +49,12 @@ func (e *entry) fill(a *attempt, elapsed time.Duration) {
 	e.id, e.at, e.partition = sel.DecisionID, a.started, sel.Partition
 	e.kind, e.surface, e.asked = a.req.Kind, a.req.Surface, a.asked
 	e.request = RecordedRequest{
-		Tokens: a.tokens, Blocks: a.blockCount, Adapter: a.req.Adapter,
+		Tokens: a.tokens, Blocks: a.blockCount, Adapter: a.req.Adapter, Class: a.req.Class,
 		SessionHash: uint64(a.table.Field(abi.FieldSession)), Seed: a.seed, Flags: a.table.Flags,
 	}
 	e.by, e.name, e.pick = d.By, sel.Name, sel.Worker
-	e.tie, e.fault, e.fuel, e.micros = d.Tie, d.Fault, d.Fuel, elapsed.Microseconds()
+	e.tie, e.fault, e.fuel = d.Tie, d.Fault, d.Fuel
+	e.micros, e.waited = (elapsed - a.waiting.waited).Microseconds(), a.waiting.waited.Microseconds()
 	e.frame.Take(&a.table)
 	e.mask, e.maskedBy = append(e.mask[:0], d.Mask...), append(e.maskedBy[:0], d.MaskedBy...)
 	e.gave, e.scores = e.gave[:0], e.scores[:0]
@@ -68,7 +70,7 @@ func (e *entry) fill(a *attempt, elapsed time.Duration) {
 // size.
 func (e *entry) bytes() int {
 	const fixed, number, trace = 768 + 8*abi.NumFields, 8, 48
-	n := fixed + len(e.id) + len(e.name) + e.frame.Bytes() + number*(cap(e.scores)+cap(e.totals))
+	n := fixed + len(e.id) + len(e.name) + len(e.request.Class) + e.frame.Bytes() + number*(cap(e.scores)+cap(e.totals))
 	n += cap(e.mask) + 2*cap(e.maskedBy) + cap(e.gave) + trace*cap(e.traces)
 	if e.fault != nil {
 		n += len(e.fault.Detail)
@@ -89,7 +91,7 @@ func (e *entry) record() DecisionRecord {
 		Request: e.request,
 		Tie:     RecordedTie{e.tie.Rows, e.tie.Draw},
 		Pick:    RecordedPick{e.pick.ID, e.name, e.pick.Rank, e.by},
-		Fuel:    e.fuel, Micros: e.micros,
+		Fuel:    e.fuel, Micros: e.micros, WaitedMicros: e.waited,
 	}
 	switch f := e.fault; {
 	case f != nil:

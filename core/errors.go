@@ -33,6 +33,10 @@ const (
 	CodePolicyFailed   Code = "policy_failed"   // a stage faulted and asks to fail
 )
 
+// CodeCancelled is what telemetry hears of a selection whose caller gave up before
+// there was an answer. No Error has it.
+const CodeCancelled Code = "cancelled"
+
 // retryAfter is how soon a caller may try again when no worker is there.
 const retryAfter = time.Second
 

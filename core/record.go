@@ -28,8 +28,10 @@ type DecisionRecord struct {
 	// Traces are what the stages put down for the record.
 	Traces []RecordedTrace `json:"traces,omitempty"`
 	Fuel   uint64          `json:"fuel"`
-	// Micros is the time from start to commit in microseconds.
-	Micros int64 `json:"us"`
+	// Micros is the time from start to commit in microseconds, without that in
+	// which the request waited: for a rank that is not busy, or for its session.
+	Micros       int64 `json:"us"`
+	WaitedMicros int64 `json:"waited_us"`
 }
 
 // PartitionRef names a partition.
@@ -55,6 +57,9 @@ type RecordedRequest struct {
 	Tokens  int    `json:"tokens"`
 	Blocks  int    `json:"blocks"`
 	Adapter string `json:"adapter"`
+	// Class is the one that the request names, as the rules see it; it waits in the
+	// class default where the queue has none of that name.
+	Class string `json:"class"`
 	// SessionHash is the session's id as a policy sees it; 0 for none.
 	SessionHash uint64 `json:"session_hash"`
 	Seed        uint64 `json:"seed,string"`

@@ -24,21 +24,34 @@ func (p *Partition) report(a *attempt, sel *Selection, err error) {
 			p.logFault(a, f)
 		}
 	}
+	if e.Waited > 0 {
+		e.Class = a.waiting.place.Class
+	}
 	if err == nil {
 		e.By = sel.By
 		if e.By != policy.ByPin {
 			a.judge(&e, p.blockSize)
 		}
 		e.Recorded = p.core.decisions.add(a, elapsed, nil)
-	} else if ce, ok := errors.AsType[*Error](err); ok {
-		e.Code = ce.Code
-		if ce.DecisionID != "" {
-			f := ce.fault()
-			e.Recorded = p.core.decisions.add(a, elapsed, f)
-			p.logFailure(a, f)
+	} else {
+		e.Code, e.Class = CodeCancelled, p.className(a)
+		if ce, ok := errors.AsType[*Error](err); ok {
+			e.Code = ce.Code
+			if ce.DecisionID != "" {
+				f := ce.fault()
+				e.Recorded = p.core.decisions.add(a, elapsed, f)
+				p.logFailure(a, f)
+			}
 		}
 	}
 	p.core.host.Telemetry.Decided(&e)
+}
+
+// className names the class in which a request waits or would have.
+func (p *Partition) className(a *attempt) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.class(a).Name
 }
 
 // judge says how good the choice was beside the others that there were.

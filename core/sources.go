@@ -106,9 +106,13 @@ type DecisionEvent struct {
 	Policy   string
 	Revision int
 	Canary   bool
-	// Code is empty for an answer.
+	// Code is empty for an answer, CodeCancelled where the caller gave up before
+	// there was one.
 	Code Code
-	By   policy.By
+	// Class is the queue's class of a request that has waited or got an error, one
+	// of the configuration's; empty for the others.
+	Class string
+	By    policy.By
 	// FaultReason and FaultCode are empty when no stage faulted.
 	FaultReason, FaultCode string
 	Candidates             int

@@ -76,7 +76,7 @@ func newAdmin(p adminParts) (*admin.Server, error) {
 	}
 	p.Addresses.token.Store(&ac.Token)
 	return admin.New(ac, admin.Parts{
-		Modules: p.Modules, Policies: p.Policies, Workers: workerList{p.Workers, p.Tokenizer, p.Adapters}, WorkerSource: p.Source, Partitions: p.Core,
+		Modules: p.Modules, Policies: p.Policies, Workers: workerList{p.Workers, p.Core, p.Tokenizer, p.Adapters}, WorkerSource: p.Source, Partitions: p.Core,
 		Kv: p.Caches, Decisions: p.Core.Decisions(), Metrics: p.Gatherer, Config: p.Reloads, Ready: p.Readiness.check,
 		Limits: p.Runtime.Limits,
 	}, p.Log.With("component", "admin"))

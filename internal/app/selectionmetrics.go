@@ -14,6 +14,7 @@ type selectionMetrics struct {
 	turns      prometheus.Counter
 	seconds    *prometheus.HistogramVec
 	waited     *prometheus.HistogramVec
+	refused    *prometheus.CounterVec
 	released   *prometheus.CounterVec
 	unrecorded prometheus.Counter
 	policies   *policyMetrics
@@ -25,7 +26,7 @@ func newSelectionMetrics(reg prometheus.Registerer) *selectionMetrics {
 	m := &selectionMetrics{
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "routerd_selection_decisions_total",
-			Help: "Selections by surface, kind, policy, who chose, and error code (empty for an answer).",
+			Help: "Selections by surface, kind, policy, who chose, and error code: empty for an answer, cancelled where the caller gave up before there was one.",
 		}, []string{"surface", "kind", "policy", "by", "code"}),
 		faults: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "routerd_selection_policy_faults_total",
@@ -41,12 +42,16 @@ func newSelectionMetrics(reg prometheus.Registerer) *selectionMetrics {
 		}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "routerd_selection_duration_seconds",
-			Help: "Time of a selection from start to end.", Buckets: prometheus.ExponentialBuckets(10e-6, 2.5, 14),
+			Help: "Time of a selection from start to end, that in the queue included.", Buckets: prometheus.ExponentialBuckets(10e-6, 2.5, 14),
 		}, []string{"surface"}),
 		waited: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "routerd_queue_wait_seconds",
 			Help: "Time that requests waited for a worker that is not busy, or for their session's first request; of those that did wait, answered or not.", Buckets: prometheus.ExponentialBuckets(1e-3, 2.5, 13),
-		}, []string{"model", "group"}),
+		}, []string{"model", "group", "class"}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "routerd_queue_refused_total",
+			Help: "Requests that were answered 429 instead of a worker's answer, by class of the queue and code (queue_full, queue_timeout, overloaded, pin_overloaded), and those that hung up while they waited (cancelled).",
+		}, []string{"model", "group", "class", "code"}),
 		released: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "routerd_selection_released_total",
 			Help: "Reservations that ended, by outcome.",
@@ -57,7 +62,7 @@ func newSelectionMetrics(reg prometheus.Registerer) *selectionMetrics {
 		}),
 		policies: newPolicyMetrics(reg),
 	}
-	reg.MustRegister(m.decisions, m.faults, m.conflicts, m.turns, m.seconds, m.waited, m.released, m.unrecorded)
+	reg.MustRegister(m.decisions, m.faults, m.conflicts, m.turns, m.seconds, m.waited, m.refused, m.released, m.unrecorded)
 	return m
 }
 
@@ -66,7 +71,10 @@ func (m *selectionMetrics) Decided(e *core.DecisionEvent) {
 	m.decisions.WithLabelValues(e.Surface, e.Kind.String(), e.Policy, string(e.By), string(e.Code)).Inc()
 	m.seconds.WithLabelValues(e.Surface).Observe(e.Elapsed.Seconds())
 	if e.Waited > 0 {
-		m.waited.WithLabelValues(e.Partition.Model, e.Partition.Group).Observe(e.Waited.Seconds())
+		m.waited.WithLabelValues(e.Partition.Model, e.Partition.Group, e.Class).Observe(e.Waited.Seconds())
+	}
+	if refusedByQueue(e) {
+		m.refused.WithLabelValues(e.Partition.Model, e.Partition.Group, e.Class, string(e.Code)).Inc()
 	}
 	m.conflicts.Add(float64(e.Conflicts))
 	if e.Turn {
@@ -80,6 +88,18 @@ func (m *selectionMetrics) Decided(e *core.DecisionEvent) {
 		m.unrecorded.Inc()
 	}
 	m.policies.decided(e)
+}
+
+// refusedByQueue tells whether a request ended because no worker takes it now, or
+// while it waited for one.
+func refusedByQueue(e *core.DecisionEvent) bool {
+	switch e.Code {
+	case core.CodeQueueFull, core.CodeQueueTimeout, core.CodeOverloaded, core.CodePinOverloaded:
+		return e.Kind != core.Advisory
+	case core.CodeCancelled:
+		return e.Waited > 0
+	}
+	return false
 }
 
 // forget removes the series of a policy that is no more.

@@ -220,7 +220,7 @@ func TestU2_TheGaugesOfTheQueueFollowWhoWaitsAndWhoGoes(t *testing.T) {
 	if n := len(p.begun); n != 0 {
 		t.Errorf("%d requests of clients that have gone came to the worker", n)
 	}
-	if n := metric(t, r, `routerd_queue_wait_seconds_count{group="default",model="m"}`); n != 20 {
+	if n := metric(t, r, `routerd_queue_wait_seconds_count{class="default",group="default",model="m"}`); n != 20 {
 		t.Errorf("%v waits were measured, want 20", n)
 	}
 }

@@ -1,9 +1,14 @@
 package app
 
 import (
+	"fmt"
+	"slices"
+
 	"github.com/routerd/routerd/admin"
 	"github.com/routerd/routerd/catalog"
 	"github.com/routerd/routerd/catalog/adapters"
+	"github.com/routerd/routerd/core"
+	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/prompt"
 )
 
@@ -15,10 +20,11 @@ const tokenizeUnsupported = "tokenize_unsupported"
 // load or unload a managed adapter; it is tried again.
 const adapterFailed = "adapter_failed: "
 
-// workerList is the catalog's workers with what the tokenizer and the manager of
-// adapters know of them.
+// workerList is the catalog's workers with what the core, the tokenizer and the
+// manager of adapters know of them.
 type workerList struct {
 	catalog   *catalog.Reconciler
+	core      *core.SelectionCore
 	tokenizer *prompt.Tokenizer
 	adapters  *adapters.Manager
 }
@@ -27,9 +33,9 @@ var _ admin.WorkerList = workerList{}
 
 // Workers lists all workers by id.
 func (l workerList) Workers() []catalog.View {
-	views, managed := l.catalog.Workers(), l.adapters.Adapters()
+	views, ranks, managed := l.catalog.Workers(), l.ranks(), l.adapters.Adapters()
 	for i := range views {
-		l.add(&views[i], managed)
+		l.add(&views[i], ranks, managed)
 	}
 	return views
 }
@@ -38,12 +44,24 @@ func (l workerList) Workers() []catalog.View {
 func (l workerList) Worker(ref string) (catalog.View, bool) {
 	v, ok := l.catalog.Worker(ref)
 	if ok {
-		l.add(&v, l.adapters.Adapters())
+		l.add(&v, l.ranks(), l.adapters.Adapters())
 	}
 	return v, ok
 }
 
-func (l workerList) add(v *catalog.View, managed []adapters.View) {
+// ranks are what the core knows of each worker's ranks.
+func (l workerList) ranks() map[fleet.WorkerID][]core.RankView {
+	out := map[fleet.WorkerID][]core.RankView{}
+	for _, p := range l.core.Partitions() {
+		for _, r := range p.Ranks {
+			out[r.Worker] = append(out[r.Worker], r)
+		}
+	}
+	return out
+}
+
+func (l workerList) add(v *catalog.View, ranks map[fleet.WorkerID][]core.RankView, managed []adapters.View) {
+	v.Reasons = append(slices.Clone(v.Reasons), rankReasons(v.Reasons, ranks[v.ID])...)
 	if l.tokenizer.Refusing(v.Name) {
 		v.Reasons = append(v.Reasons, tokenizeUnsupported)
 	}
@@ -52,4 +70,26 @@ func (l workerList) add(v *catalog.View, managed []adapters.View) {
 			v.Reasons = append(v.Reasons, adapterFailed+a.Adapter+": "+a.Reason)
 		}
 	}
+}
+
+// rankReasons are the core's reasons that a worker's own are not: once where all of
+// its ranks have them, else with the rank.
+func rankReasons(own []string, ranks []core.RankView) (out []string) {
+	having := map[string]int{}
+	for _, r := range ranks {
+		for _, reason := range r.Reasons {
+			having[reason]++
+		}
+	}
+	for _, r := range ranks {
+		for _, reason := range r.Reasons {
+			if having[reason] < len(ranks) {
+				reason = fmt.Sprintf("rank %d: %s", r.Rank, reason)
+			}
+			if !slices.Contains(own, reason) && !slices.Contains(out, reason) {
+				out = append(out, reason)
+			}
+		}
+	}
+	return out
 }

@@ -136,7 +136,7 @@ func TestDecisionsAreExplained(t *testing.T) {
 	r.book(t, "first")
 	r.book(t, "second")
 	out := r.run(t, "decisions")
-	has(t, out, "ID AT PARTITION POLICY TOKENS PICK BY FAULT US", "second", "first")
+	has(t, out, "ID AT PARTITION POLICY TOKENS CLASS PICK BY FAULT US WAITED US", "second", "first")
 	has(t, r.run(t, "decisions --limit 1"), "ID", "second")
 	for line, want := range map[string]string{
 		"--partition other":         "no decisions match: there is no partition other (",

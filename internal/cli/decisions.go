@@ -31,6 +31,7 @@ type decision struct {
 		Tokens  int    `json:"tokens"`
 		Blocks  int    `json:"blocks"`
 		Adapter string `json:"adapter"`
+		Class   string `json:"class"`
 		Seed    string `json:"seed"`
 	} `json:"request"`
 	Rows []candidate `json:"rows"`
@@ -52,6 +53,7 @@ type decision struct {
 	} `json:"traces"`
 	Fuel   uint64 `json:"fuel"`
 	Micros int64  `json:"us"`
+	Waited int64  `json:"waited_us"`
 	Same   bool   `json:"same"` // of a replay
 }
 
@@ -91,7 +93,7 @@ func decisionsCommand() *cobra.Command {
 	var limit int
 	var partition, worker, other string
 	c := &cobra.Command{
-		Use: "decisions [ID]", Short: "List the last decisions, or explain one", Args: cobra.MaximumNArgs(1),
+		Use: "decisions [ID]", Short: "List the last decisions, those first that were decided last, or explain one", Args: cobra.MaximumNArgs(1),
 		Example: "  routerd decisions --limit 5",
 		RunE: t.run(func(ctx context.Context, c *call) error {
 			if len(c.args) == 1 {
@@ -149,9 +151,9 @@ func (c *call) noDecisions(ctx context.Context, partition string) string {
 }
 
 func printDecisions(w io.Writer, got decisionList) {
-	row(w, "ID", "AT", "PARTITION", "POLICY", "TOKENS", "PICK", "BY", "FAULT", "US")
+	row(w, "ID", "AT", "PARTITION", "POLICY", "TOKENS", "CLASS", "PICK", "BY", "FAULT", "US", "WAITED US")
 	for _, d := range got.Decisions {
-		row(w, d.ID, d.At.Format(time.RFC3339), d.Partition.Model+":"+d.Partition.Group, d.policy(), d.Request.Tokens, d.pick(), d.by(), d.fault(), d.Micros)
+		row(w, d.ID, d.At.Format(time.RFC3339), d.Partition.Model+":"+d.Partition.Group, d.policy(), d.Request.Tokens, d.Request.Class, d.pick(), d.by(), d.fault(), d.Micros, d.Waited)
 	}
 }
 

@@ -44,7 +44,7 @@ func explain(ctx context.Context, c *call, other string) error {
 
 func (d *decision) explain(w io.Writer, instead *decision, names map[uint64]string, width int) {
 	fmt.Fprintf(w, "decision %s at %s: %s %s for partition %s:%s\n", cell(d.ID), d.At.Format(time.RFC3339Nano), cell(d.Surface), cell(d.Kind), cell(d.Partition.Model), cell(d.Partition.Group))
-	fmt.Fprintf(w, "request: %d tokens, %d blocks, adapter %s, seed %s\n", d.Request.Tokens, d.Request.Blocks, cell(d.Request.Adapter), cell(d.Request.Seed))
+	fmt.Fprintf(w, "request: %d tokens, %d blocks, class %s, adapter %s, seed %s\n", d.Request.Tokens, d.Request.Blocks, cell(d.Request.Class), cell(d.Request.Adapter), cell(d.Request.Seed))
 	canary := ""
 	if d.Policy.Canary {
 		canary = " as canary"
@@ -115,6 +115,9 @@ func (d *decision) why() string {
 	parts = append(parts, fmt.Sprintf("fuel %d", d.Fuel))
 	if d.Micros > 0 {
 		parts = append(parts, fmt.Sprintf("%d us", d.Micros))
+	}
+	if d.Waited > 0 {
+		parts = append(parts, fmt.Sprintf("waited %d us before", d.Waited))
 	}
 	return strings.Join(parts, "; ")
 }
