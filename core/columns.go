@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/routerd/routerd/core/affinity"
 	"github.com/routerd/routerd/core/load"
 	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/plugins/abi"
@@ -39,7 +40,7 @@ func (a *attempt) fill(ctx context.Context, p *Partition, set policy.ColumnSet) 
 	a.fillCache(p)
 	a.fillLoad(p.blockSize)
 	a.fillReports(now)
-	a.fillSession()
+	a.fillSession(p)
 	a.fillWorkers(now)
 	a.fillFields(ctx, p, now)
 }
@@ -167,11 +168,12 @@ func (a *attempt) fillOccupancy(now time.Time) {
 	}
 }
 
-// fillSession writes which worker the session is bound to.
-func (a *attempt) fillSession() {
+// fillSession writes which worker the session is bound to. Where nobody keeps
+// bindings, or the table was full, that is not known.
+func (a *attempt) fillSession(p *Partition) {
 	a.table.SetField(abi.FieldSessionTurn, float64(a.hold.Turn()))
 	cells := a.table.Cells(abi.ColSessionBound)
-	if cells == nil {
+	if cells == nil || a.unkept(p) {
 		return
 	}
 	col := cells.Fill()
@@ -179,6 +181,17 @@ func (a *attempt) fillSession() {
 	if a.boundRow >= 0 {
 		col[a.boundRow] = 1
 	}
+}
+
+// unkept tells whether the request has a session that no table keeps.
+func (a *attempt) unkept(p *Partition) bool {
+	switch {
+	case a.req.session() == "":
+		return false
+	case !p.sessions.Enabled() || a.req.boundSession() == "":
+		return true
+	}
+	return a.req.Kind == Book && a.req.Pin == nil && a.req.Target == nil && !a.unsteered && a.hold.State() == affinity.Unpinned
 }
 
 func (a *attempt) fillWorkers(now time.Time) {

@@ -75,7 +75,7 @@ func (p *Partition) follow(a *attempt) {
 	if !a.exclusive {
 		return
 	}
-	id := a.req.session()
+	id := a.req.boundSession()
 	if p.followers[id] == nil {
 		p.followers[id] = map[*attempt]struct{}{}
 	}
@@ -84,7 +84,7 @@ func (p *Partition) follow(a *attempt) {
 
 // unfollow forgets who waits no more. mu must be held.
 func (p *Partition) unfollow(a *attempt) {
-	id := a.req.session()
+	id := a.req.boundSession()
 	delete(p.followers[id], a)
 	if len(p.followers[id]) == 0 {
 		delete(p.followers, id)

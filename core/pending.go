@@ -44,7 +44,7 @@ func (p *Partition) keepForBooking(a *attempt, row int, generation uint64) {
 		return
 	}
 	c := &chosen{
-		partition: p, generation: generation, session: req.session(), adapter: req.Adapter, demand: a.demand(row, p.blockSize), selection: *a.sel,
+		partition: p, generation: generation, session: req.boundSession(), adapter: req.Adapter, demand: a.demand(row, p.blockSize), selection: *a.sel,
 		constraints: req.Constraints.required(),
 	}
 	c.binds = c.session != "" && req.Pin == nil && req.Target == nil
@@ -292,7 +292,7 @@ func (p *Partition) overtaken(a *attempt, now time.Time) bool {
 	case a.req.Kind != Book:
 		return false
 	case a.hold.State() == affinity.Initialising && !p.core.soft.Load():
-		if _, bound := p.sessions.Lookup(a.req.session(), now); !bound {
+		if _, bound := p.sessions.Lookup(a.req.boundSession(), now); !bound {
 			return false
 		}
 		a.hold.Abandon(now) // of no effect on the binding

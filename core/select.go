@@ -289,7 +289,7 @@ func (p *Partition) commit(ctx context.Context, a *attempt) (out outcome, err er
 	p.keepForBooking(a, row, now.member.generation)
 	p.leaveQueue(a)
 	if a.booked != nil && a.booked.session != nil {
-		p.recall(a.req.session(), affinity.Target{Worker: a.sel.Worker, Generation: now.member.generation})
+		p.recall(a.req.boundSession(), affinity.Target{Worker: a.sel.Worker, Generation: now.member.generation})
 	}
 	return decided, nil
 }

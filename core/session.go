@@ -15,6 +15,9 @@ type SessionContext struct {
 	ID, Parent string
 	// Final marks the session's last request.
 	Final bool
+	// Advice says that the session is for policies to see and binds nothing: of a
+	// caller that is not to say where its requests go.
+	Advice bool
 	// Trigger is what made the agent ask.
 	Trigger Trigger
 	// AgentHeaders are what the agent's own headers say, by name in lower case.
@@ -66,6 +69,15 @@ func (r *Request) session() string {
 		return c.ID
 	}
 	return r.Session
+}
+
+// boundSession is the session whose binding the request follows and makes; empty
+// for none.
+func (r *Request) boundSession() string {
+	if c := r.SessionContext; c != nil && c.ID != "" && c.Advice {
+		return ""
+	}
+	return r.session()
 }
 
 func (r *Request) parentSession() string {

@@ -20,7 +20,7 @@ import (
 // initialises it. A request with a pin or an affinity target leaves it alone, and
 // what books nothing reads it only.
 func (p *Partition) takeSession(ctx context.Context, a *attempt) error {
-	id := a.req.session()
+	id := a.req.boundSession()
 	if id == "" || a.req.Target != nil || a.unsteered {
 		return nil
 	}
@@ -162,7 +162,7 @@ func (p *Partition) steer(a *attempt) (again bool, err error) {
 // movedOn tells whether the session of a request is not bound any more to what it was
 // bound to when the request took it.
 func (p *Partition) movedOn(a *attempt, now time.Time) bool {
-	target, ok := p.sessions.Lookup(a.req.session(), now)
+	target, ok := p.sessions.Lookup(a.req.boundSession(), now)
 	return !ok || target != *a.bound
 }
 

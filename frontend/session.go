@@ -66,7 +66,9 @@ func (c *Config) steer(h *fasthttp.RequestHeader, req *core.Request) error {
 	if has.agent {
 		headers := agentHeaders(h)
 		id, parent := agentSession(headers)
-		req.SessionContext = &core.SessionContext{ID: id, Parent: parent, AgentHeaders: headers}
+		// Who is not trusted to say where a request goes does not say it this way
+		// either.
+		req.SessionContext = &core.SessionContext{ID: id, Parent: parent, AgentHeaders: headers, Advice: !c.TrustHeaders}
 	}
 	if has.routing && c.TrustHeaders {
 		if err := routingHeaders(h, req); err != nil {
@@ -122,6 +124,9 @@ func agentSession(headers map[string]string) (id, parent string) {
 	return usable(thread), usable(headers[codexParent])
 }
 
+// slashless keeps a session's name apart from its agent's.
+var slashless = strings.NewReplacer("%", "%25", "/", "%2F")
+
 // within names an agent of a session; the session itself without an agent, and
 // nothing where the name would be too long.
 func within(session, agent string) string {
@@ -131,7 +136,7 @@ func within(session, agent string) string {
 	case agent == "":
 		return session
 	}
-	return usable(session + "/" + agent)
+	return usable(slashless.Replace(session) + "/" + agent)
 }
 
 // usable is an id, or nothing when it cannot be one.

@@ -147,7 +147,23 @@ func TestAnAgentsOwnHeadersNameItsSession(t *testing.T) {
 	}
 }
 
-func TestOnlyTrustedHeadersAreHonouredButAnAgentsOwnAlways(t *testing.T) {
+// TestAgentsOfDifferentSessionsNeverShareAName: whatever the parts hold.
+func TestAgentsOfDifferentSessionsNeverShareAName(t *testing.T) {
+	w, o, _ := overhear(t)
+	seen := map[string][2]string{}
+	for _, c := range [][2]string{{"a/b", "c"}, {"a", "b/c"}, {"a%2Fb", "c"}, {"a%252Fb", "c"}} {
+		if got := w.chat(t, claudeS, c[0], "x-claude-code-agent-id", c[1]); got.status != http.StatusOK {
+			t.Fatalf("got %d %s", got.status, got.body)
+		}
+		id := o.request().SessionContext.ID
+		if other, twice := seen[id]; twice {
+			t.Errorf("%v and %v are both session %q", other, c, id)
+		}
+		seen[id] = c
+	}
+}
+
+func TestOnlyTrustedHeadersAreHonouredAndAnAgentsOwnAreAdvice(t *testing.T) {
 	w, o, _ := overhear(t, func(s *setup) { s.frontend.TrustHeaders = false })
 	for _, headers := range [][]string{
 		{"x-routerd-session", "a", "x-routerd-parent-session", "p", "x-routerd-session-final", "true"},
@@ -163,7 +179,7 @@ func TestOnlyTrustedHeadersAreHonouredButAnAgentsOwnAlways(t *testing.T) {
 		}
 	}
 	w.chat(t, claudeS, "S", "x-routerd-session", "a", "x-session-id", "b", "x-routerd-session-final", "true")
-	want := identity{Context: &core.SessionContext{ID: "S", AgentHeaders: map[string]string{claudeS: "S"}}}
+	want := identity{Context: &core.SessionContext{ID: "S", Advice: true, AgentHeaders: map[string]string{claudeS: "S"}}}
 	if diff := cmp.Diff(want, identityOf(o.request())); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
