@@ -2,6 +2,7 @@ package adapters
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -303,6 +304,12 @@ func (s *site) busyWith(name string) bool {
 
 func (k *keeper) viewsOf(s *site) []View {
 	var list []View
+	foreign := len(s.listed)
+	for _, name := range k.names[s.record.Model] {
+		if s.listed[name] {
+			foreign--
+		}
+	}
 	for _, name := range k.names[s.record.Model] {
 		v := View{Worker: s.record.Name, Adapter: name, State: Absent}
 		c := s.cells[name]
@@ -319,6 +326,8 @@ func (k *keeper) viewsOf(s *site) []View {
 			v.State = Loaded
 		case c.failures > 0:
 			v.State = Failed
+		case foreign >= k.now.Slots:
+			v.State, v.Reason = NoSlot, fmt.Sprintf("its slots are filled by what nobody manages: %d of %d", foreign, k.now.Slots)
 		}
 		list = append(list, v)
 	}

@@ -96,6 +96,7 @@ const (
 	Loaded    = "loaded"
 	Unloading = "unloading" // waits until nobody uses it, or is being unloaded
 	Failed    = "failed"    // not loaded; tried again later
+	NoSlot    = "no_slot"   // not loaded: what nobody manages fills the worker's slots
 )
 
 // View is where one worker stands with one managed adapter.
@@ -103,7 +104,8 @@ type View struct {
 	Worker  string `json:"worker"` // its name
 	Adapter string `json:"adapter"`
 	State   string `json:"state"`
-	// Reason is why the last load or unload failed; empty when it did not.
+	// Reason is why the last load or unload failed, or why there is no slot; empty
+	// otherwise.
 	Reason string `json:"reason,omitempty"`
 	// Failures counts the failures in a row.
 	Failures int `json:"failures,omitempty"`

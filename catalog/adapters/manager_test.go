@@ -242,6 +242,19 @@ func TestOnlyWhatIsManagedIsTouched(t *testing.T) {
 	}
 }
 
+// TestWhatNobodyManagesMayLeaveNoSlot: it is never unloaded, and the operator is told
+// why the managed one does not come.
+func TestWhatNobodyManagesMayLeaveNoSlot(t *testing.T) {
+	b := newBench(t)
+	b.engine(1, "vllm", func(c *sim.Config) { c.Adapters = []string{"foreign"} })
+	b.run(manage(1, "sql"))
+	want := []adapters.View{{Worker: "w1", Adapter: "sql", State: adapters.NoSlot, Reason: "its slots are filled by what nobody manages: 1 of 1"}}
+	b.eventually("told", func() bool { return cmp.Equal(want, b.Adapters()) })
+	if got := b.loaded(1); !slices.Equal(got, []string{"foreign"}) {
+		t.Errorf("loaded are %v", got)
+	}
+}
+
 func TestASilentEngineDelaysNoOther(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
 	if err != nil {

@@ -42,7 +42,7 @@ func (m adapterMetrics) Describe(out chan<- *prometheus.Desc) { out <- m.desc }
 
 // Collect implements prometheus.Collector.
 func (m adapterMetrics) Collect(out chan<- prometheus.Metric) {
-	states := map[string]int{adapters.Absent: 0, adapters.Loading: 0, adapters.Loaded: 0, adapters.Unloading: 0, adapters.Failed: 0}
+	states := map[string]int{adapters.Absent: 0, adapters.Loading: 0, adapters.Loaded: 0, adapters.Unloading: 0, adapters.Failed: 0, adapters.NoSlot: 0}
 	for _, v := range m.manager.Adapters() {
 		states[v.State]++
 	}

@@ -20,6 +20,10 @@ const tokenizeUnsupported = "tokenize_unsupported"
 // load or unload a managed adapter; it is tried again.
 const adapterFailed = "adapter_failed: "
 
+// adapterNoSlot begins the reason of a worker whose slots are filled by adapters that
+// nobody manages, so that a managed one has no place there.
+const adapterNoSlot = "adapter_no_slot: "
+
 // workerList is the catalog's workers with what the core, the tokenizer and the
 // manager of adapters know of them.
 type workerList struct {
@@ -66,9 +70,14 @@ func (l workerList) add(v *catalog.View, ranks map[fleet.WorkerID][]core.RankVie
 		v.Reasons = append(v.Reasons, tokenizeUnsupported)
 	}
 	for _, a := range managed {
-		if a.Worker == v.Name && a.Reason != "" {
-			v.Reasons = append(v.Reasons, adapterFailed+a.Adapter+": "+a.Reason)
+		if a.Worker != v.Name || a.Reason == "" {
+			continue
 		}
+		begins := adapterFailed
+		if a.State == adapters.NoSlot {
+			begins = adapterNoSlot
+		}
+		v.Reasons = append(v.Reasons, begins+a.Adapter+": "+a.Reason)
 	}
 }
 
