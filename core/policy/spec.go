@@ -243,7 +243,7 @@ func (st *StageSpec) normalise(field string, kind abi.Kind) error {
 	where, name, ok := strings.Cut(st.Use, ":")
 	if ok && name != "" && where == "builtin" && kind != abi.KindFilter {
 		_, err := builtinStage(kind, *st)
-		return within(field, err)
+		return within(field, placed(st.Use, err))
 	}
 	if ok && name != "" && where == "module" {
 		return nil
@@ -252,7 +252,7 @@ func (st *StageSpec) normalise(field string, kind abi.Kind) error {
 	if kind == abi.KindFilter {
 		allowed = useModule
 	}
-	return &fleet.FieldError{Field: field + ".use", Value: st.Use, Allowed: allowed}
+	return placed(st.Use, &fleet.FieldError{Field: field + ".use", Value: st.Use, Allowed: allowed})
 }
 
 // within puts the place of a stage before the field that it refuses.

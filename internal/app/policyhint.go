@@ -2,7 +2,6 @@ package app
 
 import (
 	"errors"
-	"slices"
 	"strings"
 
 	"github.com/routerd/routerd/core/policy"
@@ -17,13 +16,8 @@ func hintAtBuiltins(err error) error {
 		return err
 	}
 	name := strings.TrimPrefix(fe.Value, policy.BuiltinPrefix)
-	use, spec := policy.BuiltinPrefix+name, ""
-	switch {
-	case slices.Contains(policy.BuiltinPolicies(), use):
-		spec = `{policy: {use: "` + use + `"}}`
-	case slices.Contains(policy.Builtins(), use):
-		spec = `{scorers: [{use: "` + use + `"}]}`
-	default:
+	_, spec, ok := strings.Cut(policy.Place(policy.BuiltinPrefix+name), ": ")
+	if !ok {
 		return err
 	}
 	return &fleet.FieldError{

@@ -33,9 +33,9 @@ func TestWhatIsProbablyNotMeantIsToldAtTheStartAndAtEachReload(t *testing.T) {
 
 func TestTheNameOfABuiltInWherePoliciesAreNamedIsExplained(t *testing.T) {
 	for name, want := range map[string]string{
-		"two-tier":         `policies: {two-tier: {policy: {use: "builtin:two-tier"}}}`,
-		"builtin:two-tier": `policies: {two-tier: {policy: {use: "builtin:two-tier"}}}`,
-		"least-load":       `policies: {least-load: {scorers: [{use: "builtin:least-load"}]}}`,
+		"two-tier":         `policies: {two-tier: {"policy": {"use": "builtin:two-tier"}}}`,
+		"builtin:two-tier": `policies: {two-tier: {"policy": {"use": "builtin:two-tier"}}}`,
+		"least-load":       `policies: {least-load: {"scorers": [{"use": "builtin:least-load"}]}}`,
 		"nobody":           "a policy with an active revision: default",
 	} {
 		cfg := settings(t)
@@ -51,7 +51,7 @@ func TestTheNameOfABuiltInWherePoliciesAreNamedIsExplained(t *testing.T) {
 	})
 	got := r.reload(t)
 	if got.status == http.StatusOK || !strings.Contains(got.Error.Message, `routing.rules[0].policy: "sticky"`) ||
-		!strings.Contains(got.Error.Message, `policies: {sticky: {policy: {use: "builtin:sticky"}}}`) {
+		!strings.Contains(got.Error.Message, `policies: {sticky: {"policy": {"use": "builtin:sticky"}}}`) {
 		t.Errorf("reload: %+v, want how a policy is made of the built-in", got)
 	}
 	// What it says works.

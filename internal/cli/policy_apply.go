@@ -5,8 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/routerd/routerd/core/policy"
 )
 
 // applied is what policy apply did.
@@ -24,6 +29,11 @@ func policyApply(t *target) *cobra.Command {
 	var decisions int
 	cmd := &cobra.Command{
 		Use: "apply NAME [FILE]", Short: "Make a revision from a specification (JSON or YAML; - is standard input)", Args: cobra.RangeArgs(1, 2),
+		Long: "A dry run tells of the recorded decisions: DECIDED, those for which the specification picked; COMPARED, those of\n" +
+			"them that the active revision decides too, with the same pick (AGREED) or another (DISAGREED); REGRET, what the other\n" +
+			"picks cost in all by the active revision's own totals, and MAX, the most that one of them did; EMPTIED, those for which\n" +
+			"a filter left nobody; LACKING, those that were not tried because a column that the specification reads was not\n" +
+			"recorded. DECISIVE counts, for each scorer, the decisions that fall otherwise without it.",
 		Example: "  routerd policy apply default --use module:kv-aware --activate\n  routerd policy apply default policy.yaml --dry-run",
 	}
 	cmd.RunE = t.run(func(ctx context.Context, c *call) error {
@@ -43,8 +53,8 @@ func policyApply(t *target) *cobra.Command {
 		}
 		return c.apply(ctx, spec, reason, activate)
 	})
-	cmd.Flags().StringVar(&use, "use", "", "instead of a FILE: a single scorer, builtin:NAME or module:NAME")
-	cmd.Flags().StringVar(&config, "config", "", "with --use: the scorer's configuration (JSON)")
+	cmd.Flags().StringVar(&use, "use", "", "instead of a FILE: a single scorer, builtin:NAME or module:NAME, or a built-in whole policy")
+	cmd.Flags().StringVar(&config, "config", "", "with --use: its configuration (JSON)")
 	reasonFlag(cmd, &reason)
 	cmd.Flags().BoolVar(&activate, "activate", false, "activate the revision")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "keep nothing; try the specification on recorded decisions")
@@ -96,18 +106,36 @@ func (c *call) spec(use, config string) ([]byte, error) {
 	case use == "" && config != "":
 		return nil, usage("--config goes with --use")
 	case use == "":
-		return c.document(c.args[1])
+		return c.specFile(c.args[1])
 	}
-	scorer := map[string]any{"use": use}
+	stage := map[string]any{"use": use}
 	if config != "" {
 		if !json.Valid([]byte(config)) {
 			return nil, usage("--config is not valid JSON")
 		}
-		scorer["config"] = json.RawMessage(config)
+		stage["config"] = json.RawMessage(config)
 	}
-	b, err := json.Marshal(map[string]any{"scorers": []any{scorer}})
+	spec := map[string]any{"scorers": []any{stage}}
+	if slices.Contains(policy.BuiltinPolicies(), use) {
+		spec = map[string]any{"policy": stage}
+	}
+	b, err := json.Marshal(spec)
 	if err != nil {
 		return nil, errors.Join(errors.New("encode the specification"), err)
 	}
 	return b, nil
+}
+
+// specFile reads a specification. Where there is no such file and the name is that
+// of a built-in, it says how that is named.
+func (c *call) specFile(name string) ([]byte, error) {
+	spec, err := c.document(name)
+	use := policy.BuiltinPrefix + strings.TrimPrefix(name, policy.BuiltinPrefix)
+	if !errors.Is(err, fs.ErrNotExist) || policy.Place(use) == "" {
+		return spec, err
+	}
+	if slices.Contains(policy.BuiltinPolicies(), use) || slices.Contains(policy.Builtins(), use) {
+		return nil, usage("there is no file %s; the built-in of this name is --use %s", name, use)
+	}
+	return nil, usage("there is no file %s; %s is %s", name, use, policy.Place(use))
 }

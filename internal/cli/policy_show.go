@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -107,9 +108,12 @@ func (p *policyInfo) printRollout(w io.Writer) {
 	r := &s.Report
 	fmt.Fprintf(w, "\nshadow %s, since %s by %s\n", cell(s.String()), s.Since.Format(time.RFC3339), cell(s.Who))
 	row(w, "SEEN", "SAMPLED", "SHED", "DECIDED", "AGREED", "MASKED", "REGRET MEAN", "MAX", "LOAD ACTIVE", "SHADOW", "FUEL", "US", "FAULTS")
-	row(w, r.Seen, r.Sampled, r.Shed, r.Decided, r.Agreed, r.Masked, float(r.Regret.Mean), float(r.Regret.Max),
-		float(r.LoadSpread.Active), float(r.LoadSpread.Shadow), r.Fuel, r.Micros, tally(r.Faults))
+	row(w, r.Seen, r.Sampled, r.Shed, r.Decided, r.Agreed, r.Masked, mean(r.Regret.Mean), mean(r.Regret.Max),
+		mean(r.LoadSpread.Active), mean(r.LoadSpread.Shadow), r.Fuel, r.Micros, tally(r.Faults))
 }
+
+// mean is a sum of many numbers for a reader: what their rounding left is no figure.
+func mean(v float64) string { return float(math.Round(v*1e6)/1e6 + 0) } // + 0: no sign of a zero
 
 func (l *limits) table(w io.Writer) {
 	if len(l.Modules) == 0 {

@@ -29,6 +29,9 @@ func reference(b *strings.Builder, c *cobra.Command) {
 		return
 	}
 	fmt.Fprintf(b, "\n## %s\n\n%s.\n", c.CommandPath()+strings.TrimPrefix(c.Use, c.Name()), c.Short)
+	if c.Long != "" {
+		fmt.Fprintf(b, "\n%s\n", strings.TrimSpace(c.Long))
+	}
 	if c.Example != "" {
 		fmt.Fprintf(b, "\n```\n%s\n```\n", strings.ReplaceAll(strings.TrimSpace(c.Example), "\n  ", "\n"))
 	}
