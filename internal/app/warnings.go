@@ -29,6 +29,6 @@ func configWarnings(cfg *config.Config) []admin.ReloadWarning {
 
 func logWarnings(log *slog.Logger, warnings []admin.ReloadWarning) {
 	for _, w := range warnings {
-		log.Warn("configuration: probably not meant", "code", w.Code, "key", w.Item, "reason", w.Message)
+		log.Warn("configuration warning", "code", w.Code, "key", w.Item, "reason", w.Message)
 	}
 }
