@@ -29,7 +29,8 @@ func policyApply(t *target) *cobra.Command {
 	var decisions int
 	cmd := &cobra.Command{
 		Use: "apply NAME [FILE]", Short: "Make a revision from a specification (JSON or YAML; - is standard input)", Args: cobra.RangeArgs(1, 2),
-		Long: "A dry run tells of the recorded decisions: DECIDED, those for which the specification picked; COMPARED, those of\n" +
+		Long: "Make a revision from a specification (JSON or YAML; - is standard input).\n\n" +
+			"A dry run tells of the recorded decisions: DECIDED, those for which the specification picked; COMPARED, those of\n" +
 			"them that the active revision decides too, with the same pick (AGREED) or another (DISAGREED); REGRET, what the other\n" +
 			"picks cost in all by the active revision's own totals, and MAX, the most that one of them did; EMPTIED, those for which\n" +
 			"a filter left nobody; LACKING, those that were not tried because a column that the specification reads was not\n" +

@@ -28,10 +28,11 @@ func reference(b *strings.Builder, c *cobra.Command) {
 	if c.Hidden || c.Name() == "help" {
 		return
 	}
-	fmt.Fprintf(b, "\n## %s\n\n%s.\n", c.CommandPath()+strings.TrimPrefix(c.Use, c.Name()), c.Short)
-	if c.Long != "" {
-		fmt.Fprintf(b, "\n%s\n", strings.TrimSpace(c.Long))
+	about := c.Short + "."
+	if c.Long != "" { // as the command's help
+		about = strings.TrimSpace(c.Long)
 	}
+	fmt.Fprintf(b, "\n## %s\n\n%s\n", c.CommandPath()+strings.TrimPrefix(c.Use, c.Name()), about)
 	if c.Example != "" {
 		fmt.Fprintf(b, "\n```\n%s\n```\n", strings.ReplaceAll(strings.TrimSpace(c.Example), "\n  ", "\n"))
 	}
