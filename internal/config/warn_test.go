@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -46,7 +47,7 @@ func TestWhatIsProbablyNotMeantIsWarnedOf(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := append(none, mustLoad(t, c.text, nil).Config.Warnings()...)
+			got := slices.Concat(none, mustLoad(t, c.text, nil).Config.Warnings())
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
