@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -72,6 +73,53 @@ func TestQ3_SimultaneousBookingsSpreadEvenly(t *testing.T) {
 				if l.ActiveRequests < 23 || l.ActiveRequests > 27 {
 					t.Errorf("%s has %d bookings; want 25 ± 2: %v", name, l.ActiveRequests, w.loads())
 				}
+			}
+		})
+	}
+}
+
+// TestQ1_OneHotPrefixDoesNotPileUp: 400 requests at once whose long beginning one
+// of eight equal workers holds.
+func TestQ1_OneHotPrefixDoesNotPileUp(t *testing.T) {
+	for _, done := range []bool{false, true} {
+		t.Run(fmt.Sprint("prefill done ", done), func(t *testing.T) {
+			w := newWorld(t, use("builtin:kv-aware"), nil, func(c *core.Config) { c.TurnLimit = time.Second })
+			w.join(t, workers("m1", 8)...)
+			prefix := prompt('P', 2000)
+			w.cache.store(fleet.Worker{ID: fleet.IDFromName("w1")}, prefix, 16)
+			start := make(chan struct{})
+			var wg sync.WaitGroup
+			for i := range 400 {
+				wg.Go(func() {
+					<-start
+					tail := prompt('T', 200)
+					for k := range tail {
+						tail[k] += uint32(1000 * (i + 1))
+					}
+					sel, err := w.Select(t.Context(), bookRequest(fmt.Sprint(i), append(slices.Clone(prefix), tail...)))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if done {
+						sel.Reservation.PrefillComplete()
+					}
+				})
+			}
+			close(start)
+			wg.Wait()
+			var most, sum float64
+			used := 0
+			for _, l := range w.loads() {
+				cost := float64(l.PrefillTokens)/16 + l.DecodeBlocks
+				most, sum = max(most, cost), sum+cost
+				if l.ActiveRequests > 0 {
+					used++
+				}
+			}
+			t.Logf("the busiest has %.2f of the mean; %d workers used", most/(sum/8), used)
+			if used < 6 || most > 1.6*sum/8 {
+				t.Errorf("the busiest has %.2f of the mean, want at most 1.6; %d workers used, want 6", most/(sum/8), used)
 			}
 		})
 	}

@@ -207,6 +207,7 @@ func (f *flight) follows() bool { return f.sel != nil && f.sel.By == policy.BySe
 
 type wholeModel struct {
 	*world
+	//nolint:containedctx // the sequence's own, which all steps share
 	ctx     context.Context
 	kind    modelKind
 	met     map[string]int
