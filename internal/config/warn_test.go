@@ -1,7 +1,6 @@
 package config_test
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -15,7 +14,7 @@ func TestWhatIsProbablyNotMeantIsWarnedOf(t *testing.T) {
 		whole = "workers: {static: [{name: w1, url: 'http://127.0.0.1:1', model: m, max_batched_tokens: 8192, total_kv_blocks: 1000}]}\n"
 		parts = "queue: {classes: {chat: {busy: {prefill_fraction: 1}}}, overload: {prefill_fraction: 2, kv_fraction: 0.9}}\n"
 	)
-	none := []config.Warning{}
+	var none []config.Warning
 	for name, c := range map[string]struct {
 		text string
 		want []config.Warning
@@ -47,7 +46,7 @@ func TestWhatIsProbablyNotMeantIsWarnedOf(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := slices.Concat(none, mustLoad(t, c.text, nil).Config.Warnings())
+			got := mustLoad(t, c.text, nil).Config.Warnings()
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
