@@ -37,6 +37,7 @@ func (a *attempt) fill(ctx context.Context, p *Partition, set policy.ColumnSet) 
 	t.SetPrefix(p.blockSize, a.sequences)
 	copy(t.Rows, a.workers)
 	now := time.Now()
+	t.At = now
 	a.fillCache(p)
 	a.fillLoad(p.blockSize)
 	a.fillReports(now)

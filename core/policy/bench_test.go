@@ -112,6 +112,7 @@ func BenchmarkComposed(b *testing.B) {
 func busyTable(n int, set policy.ColumnSet) *policy.Table {
 	t := &policy.Table{}
 	t.Reset(n, set)
+	t.At = time.Now() // as the core says with each table
 	t.SetField(abi.FieldBlockSize, 16)
 	t.SetField(abi.FieldISLTokens, 2000)
 	t.SetField(abi.FieldISLBlocks, 125)

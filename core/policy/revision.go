@@ -156,7 +156,11 @@ func (r *Revision) Decide(ctx context.Context, t *Table, d *Decision) error {
 	if err != nil && !failed && !emptied && !abstained {
 		return err
 	}
-	if d.Tripped = r.guard.note(time.Now(), d.Fault, r.guardOff.Load()); d.Tripped {
+	at := t.At
+	if at.IsZero() || d.Fault != nil { // a fault may have taken long
+		at = time.Now()
+	}
+	if d.Tripped = r.guard.note(at, d.Fault, r.guardOff.Load()); d.Tripped {
 		r.tripped.Store(true)
 		if r.onTrip != nil {
 			r.onTrip(r, d.Fault)

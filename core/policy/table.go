@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math/bits"
 	"slices"
+	"time"
 
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/kvcache"
@@ -95,6 +96,9 @@ type Table struct {
 	// Adapter is what is known of the request's adapter over all workers of the
 	// partition.
 	Adapter Adapter
+	// At is when the table was made, as the guard counts calls by the second; the
+	// zero time has it look itself.
+	At time.Time
 	// Quiet says that nothing is to be seen of the calls outside: a shadow, a
 	// replay, a probe. Stages drop their effects.
 	Quiet bool
@@ -119,7 +123,7 @@ func (t *Table) Reset(n int, set ColumnSet) {
 	t.Rows = slices.Grow(t.Rows[:0], n)[:n]
 	clear(t.Rows)
 	t.Seed, t.Sequence, t.Flags, t.Overrides = 0, 0, 0, nil
-	t.Partition, t.Adapter, t.Quiet = fleet.PartitionKey{}, Adapter{}, false
+	t.Partition, t.Adapter, t.At, t.Quiet = fleet.PartitionKey{}, Adapter{}, time.Time{}, false
 	t.mask, t.headers, t.prefix = nil, t.headers[:0], nil
 	t.set = set
 	t.fields = [abi.NumFields]float64{}
