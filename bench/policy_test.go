@@ -248,6 +248,7 @@ func kvColumns(tb testing.TB) policy.ColumnSet {
 // fill makes a table by a fixed sequence of values.
 func fill(t *policy.Table, set policy.ColumnSet, rows int) {
 	t.Reset(rows, set)
+	t.At = time.Now() // as the core says with each table
 	t.Seed = 7
 	t.SetField(abi.FieldISLBlocks, 64)
 	t.SetField(abi.FieldISLTokens, 1024)

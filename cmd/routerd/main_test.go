@@ -123,3 +123,14 @@ func TestConfigPrintShowsTheEffectiveConfigurationAndItsSources(t *testing.T) {
 		}
 	}
 }
+
+func TestConfigCheckWarnsOfWhatIsProbablyNotMeant(t *testing.T) {
+	text := "routing: {rules: [{class: gone, policy: default}]}\n"
+	code, out, problem := says(t, "config", "check", "-c", file(t, text))
+	if code != 0 || out != "" || !strings.HasPrefix(problem, "warning: routing.rules[0].class: ") {
+		t.Errorf("got %d, %q, %q", code, out, problem)
+	}
+	if code, out, problem = says(t, "config", "check", "-c", file(t, "log: {level: debug}\n")); code != 0 || out+problem != "" {
+		t.Errorf("of a plain one: got %d, %q, %q", code, out, problem)
+	}
+}
