@@ -37,11 +37,12 @@ func says(t *testing.T, args ...string) (code int, out, problem string) {
 	t.Helper()
 	root := command()
 	root.SetArgs(args)
-	var b bytes.Buffer
+	var b, warned bytes.Buffer
 	root.SetOut(&b)
+	root.SetErr(&warned)
 	err := root.Execute()
 	if err == nil {
-		return 0, b.String(), ""
+		return 0, b.String(), warned.String()
 	}
 	return exitCode(err), b.String(), err.Error()
 }
