@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -197,6 +198,13 @@ func TestL5_HostNarrowingHoldsWhateverTheScorerDoes(t *testing.T) {
 			spec := use("builtin:kv-aware")
 			spec.Lora = []policy.ScorerSpec{{StageSpec: policy.StageSpec{Use: name}}}
 			w := newWorld(t, spec, src)
+			var off atomic.Bool // the guard: with it on, a trip would hide what comes after
+			off.Store(true)
+			p, digests, err := policy.Compile(t.Context(), spec, src)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.policies.handle = handleOf(t, policy.NewRevision("default", 1, spec, p, digests, policy.GuardSwitch(&off)))
 			recs := workers("m1", 3)
 			for i := range 2 {
 				recs[i].Adapters = []fleet.Adapter{{Name: "sql"}}
@@ -210,8 +218,10 @@ func TestL5_HostNarrowingHoldsWhateverTheScorerDoes(t *testing.T) {
 					t.Fatalf("got %v, %v; want w1 or w2", sel, err)
 				}
 			}
-			if e := w.heard.decided[0]; e.FaultReason != reason || e.Candidates != 2 {
-				t.Errorf("telemetry heard of fault %q among %d candidates; want %q among 2", e.FaultReason, e.Candidates, reason)
+			for _, e := range w.heard.decided {
+				if e.FaultReason != reason || e.Candidates != 2 {
+					t.Fatalf("telemetry heard of fault %q among %d candidates; want %q among 2, each time", e.FaultReason, e.Candidates, reason)
+				}
 			}
 		})
 	}
