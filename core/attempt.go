@@ -53,6 +53,7 @@ type attempt struct {
 	reported   []bool
 	overloaded map[load.Slot]bool // candidates that are, all the same; mostly nil
 	stale      bool               // rows lack some that were overloaded
+	passedOver bool               // rows lack some that are out of reach or refuse
 
 	bound           *affinity.Target // of the session; nil for none
 	exclusive       bool             // nobody but the bound worker will do
@@ -99,7 +100,7 @@ func (a *attempt) begin(p *Partition, req *Request) error {
 		p.allocator.Arrived(req.Adapter, time.Now())
 	}
 	a.req, a.started, a.view, a.turn, a.conflicts = req, time.Now(), nil, nil, 0
-	a.asked, a.rows, a.stale = asked{}, a.rows[:0], false
+	a.asked, a.rows, a.stale, a.passedOver = asked{}, a.rows[:0], false, false
 	a.bound, a.boundRow, a.exclusive, a.unsteered, a.tookTurn = nil, -1, false, false, false
 	a.cachedSomewhere, a.due = 0, time.Time{}
 	a.number = p.core.numbers.Add(1)

@@ -112,6 +112,7 @@ func (c *Constraints) preference(rec *fleet.Record) float64 {
 // leaves nobody, and those that the host rules out. A pin stands against the former: its
 // worker is tried whatever happened before.
 func (p *Partition) passOver(a *attempt, v *view, inhibited *inhibitions, refused *refusals) error {
+	a.passedOver = false
 	if err := p.hostNarrows(a, v); err != nil {
 		return err
 	}
@@ -128,7 +129,9 @@ func (p *Partition) passOver(a *attempt, v *view, inhibited *inhibitions, refuse
 		return inhibited.holds(r.member, now) || refused != nil && (!a.exclusive || r.worker != a.bound.Worker) && p.refusing(refused, r, now)
 	}
 	if slices.ContainsFunc(a.rows, func(row int32) bool { return !out(row) }) {
+		before := len(a.rows)
 		a.rows = slices.DeleteFunc(a.rows, out)
+		a.passedOver = len(a.rows) < before // not for ever: the next snapshot looks again
 	}
 	return nil
 }

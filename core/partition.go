@@ -144,7 +144,7 @@ func (p *Partition) putRanks(m *member) {
 func (p *Partition) snapshot(a *attempt) (again bool, err error) {
 	for {
 		v, inhibited := p.view.Load(), p.core.inhibited.Load()
-		if v != a.view || inhibited != a.passed || p.core.refusals.Load() != nil || a.stale || a.req.Adapter != "" && a.placed != p.adapters.Load() {
+		if v != a.view || inhibited != a.passed || p.core.refusals.Load() != nil || a.stale || a.passedOver || a.req.Adapter != "" && a.placed != p.adapters.Load() {
 			if err := p.lookUp(a); err != nil {
 				return false, err
 			}

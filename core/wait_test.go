@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/routerd/routerd/core"
+	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/core/queue"
 	"github.com/routerd/routerd/core/reserve"
 	"github.com/routerd/routerd/fleet"
@@ -219,5 +220,35 @@ func TestWhoWaitsForASessionsWorkerWithoutAnAdapterIsNotBehindOneThatNeedsIt(t *
 		}
 		cancel()
 		synctest.Wait()
+	})
+}
+
+// Who was passed over while a request waited may be in reach by the time that it
+// goes: it goes there, and nobody behind it before it.
+func TestWhoWaitsSeesAWorkerThatIsInReachAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		asked := 0
+		s := &stage{score: func(context.Context, *policy.Table, []float64) error { asked++; return nil }}
+		w := newWorld(t, use("module:s"), stages{s}, oneAtATime)
+		w.join(t, record("w1", "m1"), record("w2", "m1"))
+		on := map[string]*selected{}
+		for _, id := range []string{"a", "b"} {
+			got := w.start(ctx, bookRequest(id, nil))
+			on[got.sel.Name] = got
+		}
+		w.Inhibit(fleet.IDFromName("w1"))
+		first, second := w.start(ctx, bookRequest("first", nil)), w.start(ctx, bookRequest("second", nil))
+		<-time.After(2 * time.Second) // its inhibition is over
+		before := asked
+		on["w1"].sel.Reservation.Release(reserve.Outcome{Kind: reserve.Completed})
+		synctest.Wait()
+		if !first.done || first.err != nil || first.sel.Name != "w1" || second.done {
+			t.Errorf("got %+v, %+v; want the first on w1 and the second to wait", first, second)
+		}
+		if n := asked - before; n != 1 {
+			t.Errorf("the policy was asked %d times; want once", n)
+		}
 	})
 }
