@@ -592,6 +592,9 @@ func (m *wholeModel) reconcile(answers []*flight) error {
 			case e != nil && got == "" && m.leases(part, id, e) == 0 && !now.Before(e.touched.Add(modelIdle)):
 				delete(sessions, id) // its idle time is over
 				continue
+			case e != nil && got == "" && e.loose && m.initialised(part, id):
+				delete(sessions, id) // of several at once one could not use what another had bound, and binds anew
+				continue
 			case e != nil && got == "" && e.lost && (m.initialised(part, id) || slices.ContainsFunc(answers, func(f *flight) bool { return f.part == part && f.ask.session == id && f.takes() })):
 				delete(sessions, id)
 				continue
