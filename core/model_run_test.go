@@ -272,9 +272,17 @@ func (m *wholeModel) run(script []modelStep) (err error) {
 			err = fmt.Errorf("gate opened at the end: %w", err)
 		}
 	}
+	for err == nil && len(m.flying) > 0 { // one by one: what one gives up may let another go
+		f := m.flying[0]
+		f.cancelled = true
+		f.cancel()
+		synctest.Wait()
+		if err = m.look(); err != nil {
+			err = fmt.Errorf("cancelled at the end: %w", err)
+		}
+	}
 	for _, f := range m.flying {
 		f.cancel()
-		f.cancelled = true
 	}
 	synctest.Wait()
 	if err == nil {
