@@ -41,10 +41,11 @@ const (
 )
 
 // admit waits until the request may decide. It returns at once for what never
-// waits: advisory requests, further attempts, and classes that are never busy.
+// waits: advisory requests, further attempts, and where no class is ever busy all
+// but the requests of bound sessions.
 func (p *Partition) admit(ctx context.Context, a *attempt) error {
 	w := &a.waiting
-	if w.state == granted || !a.queues() {
+	if w.state == granted || !a.queues() || w.state == notWaiting && !a.exclusive && !p.core.queueing.Load().Enabled() {
 		return nil
 	}
 	for {
@@ -130,7 +131,11 @@ func (p *Partition) mustWait(a *attempt, class *queue.Class) bool {
 		return false
 	}
 	lane := a.lane()
-	return p.queue.Backlog(class.Name, lane) || p.free(a, class, p.ahead(lane)+1) <= p.ahead(lane)
+	if p.queue.Backlog(class.Name, lane) {
+		return true
+	}
+	ahead := p.ahead(lane)
+	return p.free(a, class, ahead+1) <= ahead
 }
 
 // enqueue puts the request into its lane. mu must be held.

@@ -18,8 +18,10 @@ const conflictsBeforeTurn = 2
 
 // Select makes one selection. For a Book it reserves: after that nothing can
 // fail, and the caller owns the reservation. Errors are *Error, or the cause of
-// ctx when that ended before a booking was made. It blocks only for a turn and
-// for what the policy does.
+// ctx when that ended before a booking was made. It blocks for a turn, for what the
+// policy does and for the shared cache's deadline; and, as long as the request's class
+// allows, while every rank that may serve is busy or the session's first request is
+// being decided.
 func (c *SelectionCore) Select(ctx context.Context, req *Request) (*Selection, error) {
 	if c.closed.Load() {
 		return nil, ending()

@@ -136,8 +136,7 @@ func (p *Partition) steer(a *attempt) (again bool, err error) {
 		return false, p.pinAgainst(a, target, m)
 	}
 	switch {
-	case m == nil || m.generation != target.Generation || m.lifecycle != Ready || !slices.Contains(m.record.Ranks(), target.Worker.Rank),
-		a.failedOn(target), p.core.inhibited.Load().holds(m, time.Now()):
+	case p.lost(a, target, m):
 		a.hold.Rebind(time.Now())
 		a.bound, a.exclusive = nil, false
 		p.look() // who waits for that worker follows
@@ -171,9 +170,7 @@ func (p *Partition) movedOn(a *attempt, now time.Time) bool {
 // does not, the session stays as it is.
 func (p *Partition) pinAgainst(a *attempt, target *affinity.Target, m *member) error {
 	switch {
-	case p.core.soft.Load(),
-		m == nil || m.generation != target.Generation || m.lifecycle != Ready || !slices.Contains(m.record.Ranks(), target.Worker.Rank),
-		a.failedOn(target), p.core.inhibited.Load().holds(m, time.Now()),
+	case p.core.soft.Load(), p.lost(a, target, m),
 		!a.placed.serves(m, a.req.Adapter), !a.req.Constraints.met(&m.record):
 		return nil
 	}
@@ -190,6 +187,14 @@ func (p *Partition) pinAgainst(a *attempt, target *affinity.Target, m *member) e
 		Code: CodeSessionBound, Field: "pin",
 		Message: fmt.Sprintf("the session is bound to worker %q, not to the pinned %s", m.record.Name, a.req.Pin),
 	}
+}
+
+// lost tells whether the rank that the session is bound to can serve nobody, or not
+// this request: its record or its rank has gone, it is not ready, the request has
+// failed on it, or nobody can reach it. m is the member of that id now, or nil.
+func (p *Partition) lost(a *attempt, target *affinity.Target, m *member) bool {
+	return m == nil || m.generation != target.Generation || m.lifecycle != Ready || !slices.Contains(m.record.Ranks(), target.Worker.Rank) ||
+		a.failedOn(target) || p.core.inhibited.Load().holds(m, time.Now())
 }
 
 // failedOn tells whether this request has failed on the target's worker.
