@@ -1,7 +1,6 @@
 package core
 
 import (
-	"maps"
 	"time"
 
 	"github.com/routerd/routerd/fleet"
@@ -48,6 +47,9 @@ func (c *SelectionCore) Inhibit(id fleet.WorkerID) {
 	was := c.inhibited.Load().of(id, generation)
 	if now.Before(was.until) {
 		return
+	}
+	if now.Sub(was.until) > inhibitMemory {
+		was = inhibition{}
 	}
 	wait := min(max(2*was.wait, inhibitFirst), inhibitMost)
 	c.inhibited.Store(c.inhibited.Load().changed(now, func(workers map[fleet.WorkerID]inhibition) {
@@ -108,12 +110,11 @@ func (t *inhibitions) holds(m *member, now time.Time) bool {
 // changed returns a changed copy without what has long ended; nil when nothing
 // is left.
 func (t *inhibitions) changed(now time.Time, change func(map[fleet.WorkerID]inhibition)) *inhibitions {
-	out := &inhibitions{workers: map[fleet.WorkerID]inhibition{}}
+	var was map[fleet.WorkerID]inhibition
 	if t != nil {
-		maps.Copy(out.workers, t.workers)
+		was = t.workers
 	}
-	change(out.workers)
-	maps.DeleteFunc(out.workers, func(_ fleet.WorkerID, w inhibition) bool { return now.Sub(w.until) > inhibitMemory })
+	out := &inhibitions{workers: remembered(was, change, func(w inhibition) bool { return now.Sub(w.until) > inhibitMemory })}
 	if len(out.workers) == 0 {
 		return nil
 	}

@@ -71,6 +71,7 @@ func notReserved(id string) *Error {
 func (c *SelectionCore) Tick(now time.Time) (expired int) {
 	expired = c.reservations.Expire(now)
 	c.pending.Reap(now)
+	c.forgetOver(now)
 	for _, p := range c.directory.Load().partitions {
 		p.sessions.Reap(now)
 		p.look()

@@ -121,16 +121,40 @@ type refusal struct {
 // changed returns a changed copy without what has ended; nil when nothing is
 // left.
 func (t *refusals) changed(now time.Time, change func(map[fleet.WorkerID]refusal)) *refusals {
-	out := &refusals{workers: map[fleet.WorkerID]refusal{}}
+	var was map[fleet.WorkerID]refusal
 	if t != nil {
-		maps.Copy(out.workers, t.workers)
+		was = t.workers
 	}
-	change(out.workers)
-	maps.DeleteFunc(out.workers, func(_ fleet.WorkerID, w refusal) bool { return now.Sub(w.at) > refusalMost })
-	if len(out.workers) == 0 {
-		return nil
+	if workers := remembered(was, change, func(w refusal) bool { return now.Sub(w.at) > refusalMost }); len(workers) > 0 {
+		return &refusals{workers}
 	}
-	return out
+	return nil
+}
+
+// remembered is a changed copy of what is remembered of workers, without what is
+// over.
+func remembered[V any](was map[fleet.WorkerID]V, change func(map[fleet.WorkerID]V), over func(V) bool) map[fleet.WorkerID]V {
+	workers := make(map[fleet.WorkerID]V, len(was)+1)
+	maps.Copy(workers, was)
+	change(workers)
+	maps.DeleteFunc(workers, func(_ fleet.WorkerID, v V) bool { return over(v) })
+	return workers
+}
+
+// forgetOver lets the tables of refusals and inhibitions go that nothing is left
+// of: while there is one each request looks at it.
+func (c *SelectionCore) forgetOver(now time.Time) {
+	if c.refusals.Load() == nil && c.inhibited.Load() == nil {
+		return
+	}
+	c.members.Lock()
+	defer c.members.Unlock()
+	if t := c.refusals.Load(); t != nil && t.changed(now, func(map[fleet.WorkerID]refusal) {}) == nil {
+		c.refusals.Store(nil)
+	}
+	if t := c.inhibited.Load(); t != nil && t.changed(now, func(map[fleet.WorkerID]inhibition) {}) == nil {
+		c.inhibited.Store(nil)
+	}
 }
 
 // of is a worker's refusal; ok is false when its record is another one.

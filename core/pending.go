@@ -66,8 +66,7 @@ func (p *Partition) passedBy(a *attempt, session string, now time.Time) affinity
 	bound, ok := p.sessions.Lookup(session, now)
 	m := a.view.byID[bound.Worker.ID]
 	switch {
-	case !ok || m == nil || m.generation != bound.Generation || m.lifecycle != Ready || a.failedOn(&bound),
-		p.core.inhibited.Load().holds(m, now), !a.placed.serves(m, a.req.Adapter), !a.req.Constraints.met(&m.record),
+	case !ok || p.lost(&bound, m, now), a.failedOn(&bound), !a.placed.serves(m, a.req.Adapter), !a.req.Constraints.met(&m.record),
 		a.req.Allow != nil && !a.allowed[a.view.index(m)],
 		slices.ContainsFunc(a.rows, func(row int32) bool { return a.view.rows[row].worker == bound.Worker }):
 		return affinity.Target{} // no, or for a reason that is looked at again
@@ -315,8 +314,7 @@ func (k *chosen) takeSession(target affinity.Target, now time.Time) (affinity.Ho
 	}
 	m := p.view.Load().byID[bound.Worker.ID]
 	switch {
-	case m == nil || m.generation != bound.Generation || m.lifecycle != Ready || !slices.Contains(m.record.Ranks(), bound.Worker.Rank),
-		slices.Contains(k.excluded, bound.Worker.ID), p.core.inhibited.Load().holds(m, now):
+	case p.lost(&bound, m, now), slices.Contains(k.excluded, bound.Worker.ID):
 		return hold, nil // it moves
 	case bound == k.passed, !p.adapters.Load().serves(m, k.adapter), !k.constraints.met(&m.record):
 		hold.Abandon(now)

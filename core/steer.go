@@ -136,7 +136,7 @@ func (p *Partition) steer(a *attempt) (again bool, err error) {
 		return false, p.pinAgainst(a, target, m)
 	}
 	switch {
-	case p.lost(a, target, m):
+	case p.lost(target, m, time.Now()), a.failedOn(target):
 		a.hold.Rebind(time.Now())
 		a.bound, a.exclusive = nil, false
 		p.look() // who waits for that worker follows
@@ -170,7 +170,7 @@ func (p *Partition) movedOn(a *attempt, now time.Time) bool {
 // does not, the session stays as it is.
 func (p *Partition) pinAgainst(a *attempt, target *affinity.Target, m *member) error {
 	switch {
-	case p.core.soft.Load(), p.lost(a, target, m),
+	case p.core.soft.Load(), p.lost(target, m, time.Now()), a.failedOn(target),
 		!a.placed.serves(m, a.req.Adapter), !a.req.Constraints.met(&m.record):
 		return nil
 	}
@@ -189,12 +189,12 @@ func (p *Partition) pinAgainst(a *attempt, target *affinity.Target, m *member) e
 	}
 }
 
-// lost tells whether the rank that the session is bound to can serve nobody, or not
-// this request: its record or its rank has gone, it is not ready, the request has
-// failed on it, or nobody can reach it. m is the member of that id now, or nil.
-func (p *Partition) lost(a *attempt, target *affinity.Target, m *member) bool {
-	return m == nil || m.generation != target.Generation || m.lifecycle != Ready || !slices.Contains(m.record.Ranks(), target.Worker.Rank) ||
-		a.failedOn(target) || p.core.inhibited.Load().holds(m, time.Now())
+// lost tells whether the rank that a session is bound to serves nobody: its record
+// or its rank has gone, it is not ready, or nobody can reach it. m is the member of
+// that id now, or nil.
+func (p *Partition) lost(target *affinity.Target, m *member, now time.Time) bool {
+	return m == nil || m.generation != target.Generation || m.lifecycle != Ready ||
+		!slices.Contains(m.record.Ranks(), target.Worker.Rank) || p.core.inhibited.Load().holds(m, now)
 }
 
 // failedOn tells whether this request has failed on the target's worker.
