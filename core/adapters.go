@@ -226,14 +226,23 @@ func (p *Partition) use(on adapterOn, now time.Time) {
 		u = &adapterUse{}
 		p.uses[on] = u
 	}
-	u.running++
+	if u.running++; u.running == 1 {
+		p.inUse[on.worker]++
+	}
 	u.last = now
 }
 
 // unuse takes a booking for an adapter back. mu must be held.
 func (p *Partition) unuse(on adapterOn) {
-	if u := p.uses[on]; u != nil && u.running > 0 {
-		u.running--
+	u := p.uses[on]
+	if u == nil || u.running == 0 {
+		return
+	}
+	if u.running--; u.running > 0 {
+		return
+	}
+	if p.inUse[on.worker]--; p.inUse[on.worker] == 0 {
+		delete(p.inUse, on.worker)
 	}
 }
 
@@ -243,15 +252,9 @@ func (p *Partition) noteUses(a *attempt) {
 	if a.req.Adapter == "" {
 		return
 	}
-	distinct := map[fleet.WorkerID]int{}
-	for on, u := range p.uses {
-		if u.running > 0 {
-			distinct[on.worker]++
-		}
-	}
 	for _, row := range a.rows {
 		id := a.view.rows[row].worker.ID
-		noted := adaptersNoted{active: distinct[id]}
+		noted := adaptersNoted{active: p.inUse[id]}
 		if u := p.uses[adapterOn{id, a.req.Adapter}]; u != nil {
 			noted.use = *u
 		}

@@ -48,6 +48,7 @@ type Partition struct {
 	// followers wait in a lane for the worker of their session, by session.
 	followers map[string]map[*attempt]struct{}
 	uses      map[adapterOn]*adapterUse
+	inUse     map[fleet.WorkerID]int // adapters with bookings, by worker
 	slotOf    map[fleet.Worker]load.Slot
 	turns     turnstile
 }
@@ -64,7 +65,7 @@ func newPartition(c *SelectionCore, key fleet.PartitionKey, blockSize int, r *ru
 		salt: xxh3.HashString(key.String()), slotOf: map[fleet.Worker]load.Slot{},
 		sessions: affinity.New(c.cfg.Affinity), tracker: load.NewTracker(c.cfg.Estimator),
 		queue: queue.New(*c.queueing.Load()), grants: map[string]int{}, followers: map[string]map[*attempt]struct{}{},
-		allocator: lora.NewAllocator(lora.DefaultAllocatorConfig()), uses: map[adapterOn]*adapterUse{},
+		allocator: lora.NewAllocator(lora.DefaultAllocatorConfig()), uses: map[adapterOn]*adapterUse{}, inUse: map[fleet.WorkerID]int{},
 	}
 	p.ruling.Store(r)
 	p.view.Store(newView(nil, nil))
