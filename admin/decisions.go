@@ -7,6 +7,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/routerd/routerd/core"
+	"github.com/routerd/routerd/internal/httpapi"
 )
 
 const (
@@ -67,5 +68,5 @@ func (s *Server) showDecision(ctx context.Context, x *exchange) error {
 }
 
 func noDecision(id string) *failure {
-	return &failure{Code: CodeNotFound, Message: "no such decision is kept", Details: Details{Item: clip(id), Allowed: "one of the last 1,024"}}
+	return &failure{Code: CodeNotFound, Message: "no such decision is kept", Details: Details{Item: httpapi.Clip(id), Allowed: "one of the last 1,024"}}
 }

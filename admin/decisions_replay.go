@@ -14,6 +14,7 @@ import (
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/host"
 	"github.com/routerd/routerd/host/store"
+	"github.com/routerd/routerd/internal/httpapi"
 )
 
 // replayDecision answers what another revision would have chosen.
@@ -53,7 +54,7 @@ func revisionRef(ref string) (name string, revision int, err error) {
 		revision, err = strconv.Atoi(number)
 	}
 	if err != nil || numbered && revision < 1 || store.CheckName(name) != nil {
-		return "", 0, invalid("query parameter policy", fmt.Sprintf("%q is not allowed", clip(ref)), "NAME@REVISION, or NAME for its active revision")
+		return "", 0, httpapi.Invalid("query parameter policy", fmt.Sprintf("%q is not allowed", httpapi.Clip(ref)), "NAME@REVISION, or NAME for its active revision")
 	}
 	return name, revision, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"regexp"
 	"strings"
 	"syscall"
 
@@ -16,82 +15,38 @@ import (
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/host"
 	"github.com/routerd/routerd/host/store"
+	"github.com/routerd/routerd/internal/httpapi"
 	"github.com/routerd/routerd/plugins/abi"
 )
 
-// Code says what kind of error an answer is. The list is closed: the constants
-// below and the ABI's host codes.
-type Code string
+// Code says what kind of error an answer is.
+type Code = httpapi.Code
 
-// The codes.
+// The codes of the closed list that others use.
 const (
-	CodeUnauthorized Code = "unauthorized"
-	CodeForbidden    Code = "forbidden"
-	CodeNotFound     Code = "not_found"
-	CodeConflict     Code = "conflict"
-	CodeInvalid      Code = "invalid"
-	CodeUnsupported  Code = "unsupported"
-	CodeTooLarge     Code = "too_large"
-	CodeRateLimited  Code = "rate_limited"
-	CodeUnavailable  Code = "unavailable"
-	CodeOverloaded   Code = "overloaded"
-	CodeInternal     Code = "internal"
+	CodeUnauthorized = httpapi.CodeUnauthorized
+	CodeForbidden    = httpapi.CodeForbidden
+	CodeNotFound     = httpapi.CodeNotFound
+	CodeConflict     = httpapi.CodeConflict
+	CodeInvalid      = httpapi.CodeInvalid
+	CodeUnsupported  = httpapi.CodeUnsupported
+	CodeTooLarge     = httpapi.CodeTooLarge
+	CodeRateLimited  = httpapi.CodeRateLimited
+	CodeUnavailable  = httpapi.CodeUnavailable
+	CodeOverloaded   = httpapi.CodeOverloaded
+	CodeInternal     = httpapi.CodeInternal
 )
 
-// Codes lists the closed list with the HTTP status that each has unless the
-// transport has a closer one (405, 408, 431).
-func Codes() map[Code]int {
-	all := map[Code]int{
-		CodeUnauthorized: fasthttp.StatusUnauthorized,
-		CodeForbidden:    fasthttp.StatusForbidden,
-		CodeNotFound:     fasthttp.StatusNotFound,
-		CodeConflict:     fasthttp.StatusConflict,
-		CodeInvalid:      fasthttp.StatusBadRequest,
-		CodeUnsupported:  fasthttp.StatusBadRequest,
-		CodeTooLarge:     fasthttp.StatusRequestEntityTooLarge,
-		CodeRateLimited:  fasthttp.StatusTooManyRequests,
-		CodeUnavailable:  fasthttp.StatusServiceUnavailable,
-		CodeOverloaded:   fasthttp.StatusServiceUnavailable,
-		CodeInternal:     fasthttp.StatusInternalServerError,
-	}
-	for _, c := range abi.HostCodes() {
-		all[Code(c.Code)] = fasthttp.StatusUnprocessableEntity
-	}
-	return all
-}
+// Details place an error.
+type Details = httpapi.Details
 
-// Details place an error: the step that refused, the offending item, and what
-// would have been accepted.
-type Details struct {
-	Step    string `json:"step,omitempty"`
-	Item    string `json:"item,omitempty"`
-	Allowed string `json:"allowed,omitempty"`
-}
-
-// failure is an error with its place in the API.
-type failure struct {
-	Code    Code    `json:"code"`
-	Message string  `json:"message"`
-	Details Details `json:"details"`
-	status  int     // where it is not the code's own
-	logged  bool    // the log has the whole error
-}
-
-// Error is the message.
-func (f *failure) Error() string { return f.Message }
-
-func (f *failure) httpStatus() int {
-	if f.status != 0 {
-		return f.status
-	}
-	return Codes()[f.Code]
-}
+type failure = httpapi.Failure
 
 // classify is the one place where errors become answers.
 func classify(err error) *failure {
 	f := classified(err)
-	f.Message = redact(f.Message)
-	f.Details.Item = redact(f.Details.Item)
+	f.Message = httpapi.Redact(f.Message)
+	f.Details.Item = httpapi.Redact(f.Details.Item)
 	return f
 }
 
@@ -104,12 +59,12 @@ func classified(err error) *failure {
 	}
 	if why := unwritable(err); why != "" && !errors.Is(err, host.ErrCompiledCache) { // which says more below
 		return &failure{
-			Code: CodeUnavailable, Message: "the data folder cannot be written: " + why, logged: true,
+			Code: CodeUnavailable, Message: "the data folder cannot be written: " + why, Logged: true,
 			Details: Details{Step: "write", Item: "data_dir", Allowed: "a data folder with room, on a file system that takes writes"},
 		}
 	}
 	if e, ok := errors.AsType[*host.LoadError](err); ok {
-		return &failure{Code: Code(e.Code), Message: err.Error(), Details: Details{e.Step, e.Item, e.Allowed}}
+		return &failure{Code: Code(e.Code), Message: err.Error(), Details: Details{Step: e.Step, Item: e.Item, Allowed: e.Allowed}}
 	}
 	if e, ok := errors.AsType[*fleet.FieldError](err); ok {
 		return &failure{Code: CodeInvalid, Message: err.Error(), Details: Details{Step: "check", Item: e.Field, Allowed: e.Allowed}}
@@ -129,7 +84,7 @@ func classified(err error) *failure {
 		}}
 	}
 	if e, ok := errors.AsType[*host.OverrideError](err); ok {
-		return &failure{Code: CodeConflict, Message: err.Error(), Details: Details{Step: "overrides", Item: clip(e.Override), Allowed: e.Allowed}}
+		return &failure{Code: CodeConflict, Message: err.Error(), Details: Details{Step: "overrides", Item: httpapi.Clip(e.Override), Allowed: e.Allowed}}
 	}
 	for _, known := range []struct {
 		is   error
@@ -156,11 +111,7 @@ func classified(err error) *failure {
 			return &failure{Code: known.code, Message: err.Error(), Details: Details{Step: known.step}}
 		}
 	}
-	return internal()
-}
-
-func internal() *failure {
-	return &failure{Code: CodeInternal, Message: "the router could not do this; its log says why", logged: true}
+	return httpapi.Internal()
 }
 
 // unwritable tells why nothing can be written, in the operating system's words;
@@ -174,17 +125,6 @@ func unwritable(err error) string {
 	return ""
 }
 
-// userInfo is the user name and password of a URL.
-var userInfo = regexp.MustCompile(`://[^/@\s"]*@`)
-
-// redact takes credentials out of URLs that an error repeats.
-func redact(s string) string {
-	if !strings.Contains(s, "@") {
-		return s
-	}
-	return userInfo.ReplaceAllString(s, "://…@")
-}
-
 // parseFailure is what a request that cannot be read gets. The texts are
 // constants: the error's own can hold parts of the request.
 func parseFailure(err error) *failure {
@@ -194,9 +134,9 @@ func parseFailure(err error) *failure {
 	case errors.Is(err, fasthttp.ErrBodyTooLarge):
 		return &failure{Code: CodeTooLarge, Message: "the request's body is too large", Details: Details{Step: "read"}}
 	case errors.As(err, &small):
-		return &failure{Code: CodeTooLarge, Message: "the request's head is too large", Details: Details{Step: "read", Allowed: "32 KiB"}, status: fasthttp.StatusRequestHeaderFieldsTooLarge}
+		return &failure{Code: CodeTooLarge, Message: "the request's head is too large", Details: Details{Step: "read", Allowed: "32 KiB"}, Status: fasthttp.StatusRequestHeaderFieldsTooLarge}
 	case errors.As(err, &timeout) && timeout.Timeout():
-		return &failure{Code: CodeInvalid, Message: "the request did not arrive whole in time", Details: Details{Step: "read"}, status: fasthttp.StatusRequestTimeout}
+		return &failure{Code: CodeInvalid, Message: "the request did not arrive whole in time", Details: Details{Step: "read"}, Status: fasthttp.StatusRequestTimeout}
 	default:
 		return &failure{Code: CodeInvalid, Message: "the request is not well-formed HTTP/1.1", Details: Details{Step: "read"}}
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/host"
 	"github.com/routerd/routerd/host/store"
+	"github.com/routerd/routerd/internal/httpapi"
 	"github.com/routerd/routerd/plugins/abi"
 )
 
@@ -81,7 +82,7 @@ func TestAFullDataFolderIsSaidWithoutItsPath(t *testing.T) {
 }
 
 func TestEachHostCodeIs422(t *testing.T) {
-	codes := admin.Codes()
+	codes := httpapi.Codes()
 	for _, c := range abi.HostCodes() {
 		got := admin.Classify(&host.LoadError{Step: "s", Code: c.Code, Item: "i"})
 		if got.Status != 422 || string(got.Code) != string(c.Code) || codes[got.Code] != 422 {
@@ -96,7 +97,7 @@ func TestTheListOfCodesIsClosed(t *testing.T) {
 		want = append(want, admin.Code(c.Code))
 	}
 	var got []admin.Code
-	for c, status := range admin.Codes() {
+	for c, status := range httpapi.Codes() {
 		got = append(got, c)
 		if status < 400 || status > 599 {
 			t.Errorf("%s has status %d", c, status)

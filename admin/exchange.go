@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/valyala/fasthttp"
+
+	"github.com/routerd/routerd/internal/httpapi"
 )
 
 // exchange is one request and its answer. It is owned by the handler and dies
@@ -131,9 +133,9 @@ func (s *Server) handle(ctx context.Context, rc *fasthttp.RequestCtx) {
 	var f *failure
 	if err != nil {
 		f = classify(err)
-		if f.logged {
+		if f.Logged {
 			path, _ := split(&rc.Request.Header)
-			s.log.Error("admin request failed", slog.String("path", clip(path)), slog.String("err", redact(err.Error())))
+			s.log.Error("admin request failed", slog.String("path", httpapi.Clip(path)), slog.String("err", httpapi.Redact(err.Error())))
 		}
 		rc.Response.Reset()
 		answerFailure(rc, f)
@@ -150,9 +152,9 @@ func (s *Server) handle(ctx context.Context, rc *fasthttp.RequestCtx) {
 func (s *Server) call(ctx context.Context, x *exchange) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			// The value is not logged: it can hold anything.
+			// The value is not Logged: it can hold anything.
 			s.log.Error("admin handler panicked", slog.String("panic", fmt.Sprintf("%T", p)), slog.String("stack", string(debug.Stack())))
-			err = internal()
+			err = httpapi.Internal()
 		}
 	}()
 	h := &x.rc.Request.Header
@@ -166,9 +168,9 @@ func (s *Server) call(ctx context.Context, x *exchange) (err error) {
 		most := min(x.route.bodyLimit(), s.now.Load().MaxBody)
 		return &failure{Code: CodeTooLarge, Message: "the request's body is too large", Details: Details{Step: "read", Allowed: fmt.Sprintf("%d bytes", most)}}
 	case twoFramings:
-		return invalid("head", "it has both Transfer-Encoding and Content-Length", "one of them")
+		return httpapi.Invalid("head", "it has both Transfer-Encoding and Content-Length", "one of them")
 	default:
-		return invalid("body", "this path takes none", "an empty body")
+		return httpapi.Invalid("body", "this path takes none", "an empty body")
 	}
 }
 
@@ -197,7 +199,7 @@ func (s *Server) locate(h *fasthttp.RequestHeader, x *exchange) (err error) {
 func parseQuery(raw string, known []param) (url.Values, error) {
 	values, err := url.ParseQuery(raw)
 	if err != nil {
-		return nil, invalid("query", "it is not well-formed", "name=value pairs, joined by &")
+		return nil, httpapi.Invalid("query", "it is not well-formed", "name=value pairs, joined by &")
 	}
 	names := make([]string, 0, len(known))
 	for _, p := range known {
@@ -209,10 +211,10 @@ func parseQuery(raw string, known []param) (url.Values, error) {
 	}
 	for name, v := range values {
 		if !slices.Contains(names, name) {
-			return nil, invalid("query parameter "+clip(name), "is not known", allowed)
+			return nil, httpapi.Invalid("query parameter "+httpapi.Clip(name), "is not known", allowed)
 		}
 		if len(v) > 1 {
-			return nil, invalid("query parameter "+name, "is given twice", "once")
+			return nil, httpapi.Invalid("query parameter "+name, "is given twice", "once")
 		}
 	}
 	return values, nil
@@ -229,7 +231,7 @@ func (x *exchange) flag(name string) (bool, error) {
 	case "true", "1":
 		return true, nil
 	default:
-		return false, invalid("query parameter "+name, fmt.Sprintf("%q is not allowed", clip(v)), "true, false, 1, 0")
+		return false, httpapi.Invalid("query parameter "+name, fmt.Sprintf("%q is not allowed", httpapi.Clip(v)), "true, false, 1, 0")
 	}
 }
 
@@ -256,11 +258,11 @@ func answerFailure(rc *fasthttp.RequestCtx, f *failure) {
 	if err != nil {
 		b = []byte(`{"error":{"code":"internal","message":"the error cannot be written","details":{}}}`)
 	}
-	answer(rc, f.httpStatus(), b)
+	answer(rc, f.HTTPStatus(), b)
 	switch {
 	case f.Code == CodeUnauthorized:
 		rc.Response.Header.Set(fasthttp.HeaderWWWAuthenticate, `Bearer realm="routerd admin"`)
-	case f.status == fasthttp.StatusMethodNotAllowed:
+	case f.Status == fasthttp.StatusMethodNotAllowed:
 		rc.Response.Header.Set(fasthttp.HeaderAllow, f.Details.Allowed)
 	}
 }
@@ -277,7 +279,7 @@ func (s *Server) audit(x *exchange, f *failure) {
 	attrs := []slog.Attr{
 		slog.String("who", x.rc.RemoteAddr().String()),
 		slog.String("what", x.route.method+" "+x.route.pattern),
-		slog.String("name", clip(x.name)),
+		slog.String("name", httpapi.Clip(x.name)),
 		slog.String("digest", x.digest),
 		slog.Int("status", x.rc.Response.StatusCode()),
 	}

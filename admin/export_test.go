@@ -16,9 +16,6 @@ func Routes(metricsPublic bool) []RouteRow {
 	return out
 }
 
-// DecodeStrict is decodeStrict.
-func DecodeStrict(body []byte, into any) error { return decodeStrict(body, into) }
-
 // Classified is what an error becomes.
 type Classified struct {
 	Status  int
@@ -30,11 +27,11 @@ type Classified struct {
 // Classify is classify.
 func Classify(err error) Classified {
 	f := classify(err)
-	return Classified{f.httpStatus(), f.Code, f.Message, f.Details}
+	return Classified{f.HTTPStatus(), f.Code, f.Message, f.Details}
 }
 
 // ParseFailure is parseFailure.
 func ParseFailure(err error) Classified {
 	f := parseFailure(err)
-	return Classified{f.httpStatus(), f.Code, f.Message, f.Details}
+	return Classified{f.HTTPStatus(), f.Code, f.Message, f.Details}
 }

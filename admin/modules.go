@@ -14,6 +14,7 @@ import (
 	"github.com/routerd/routerd/host"
 	"github.com/routerd/routerd/host/library"
 	"github.com/routerd/routerd/host/store"
+	"github.com/routerd/routerd/internal/httpapi"
 	"github.com/routerd/routerd/plugins/abi"
 )
 
@@ -112,7 +113,7 @@ func declared(text, have string) error {
 	const prefix = "sha256:"
 	digits := strings.ToLower(strings.TrimPrefix(text, prefix))
 	if sum, err := hex.DecodeString(digits); err != nil || len(sum) != sha256.Size {
-		return invalid("query parameter sha256", fmt.Sprintf("%q is not allowed", clip(text)), `64 hexadecimal digits, with or without "sha256:"`)
+		return httpapi.Invalid("query parameter sha256", fmt.Sprintf("%q is not allowed", httpapi.Clip(text)), `64 hexadecimal digits, with or without "sha256:"`)
 	}
 	if prefix+digits == have {
 		return nil

@@ -2,18 +2,13 @@ package admin
 
 import (
 	"context"
-	"encoding"
-	"encoding/json"
-	"maps"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/valyala/fasthttp"
 
-	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/internal/httpapi"
 )
 
 func (s *Server) showOpenAPI(_ context.Context, x *exchange) error {
@@ -37,7 +32,7 @@ func OpenAPI(metricsPublic bool) map[string]any {
 		"paths":    paths,
 		"components": map[string]any{
 			"securitySchemes": map[string]any{"bearer": map[string]any{"type": "http", "scheme": "bearer"}},
-			"schemas":         map[string]any{"Error": errorSchema()},
+			"schemas":         map[string]any{"Error": httpapi.ErrorSchema()},
 		},
 	}
 }
@@ -50,9 +45,9 @@ func (r *route) operation() map[string]any {
 	var params []any
 	switch {
 	case strings.Contains(r.pattern, "{name}"):
-		params = append(params, pathParam("name"))
+		params = append(params, httpapi.PathParam("name"))
 	case strings.Contains(r.pattern, "{ref}"):
-		params = append(params, pathParam("id"))
+		params = append(params, httpapi.PathParam("id"))
 	}
 	for _, p := range r.query {
 		params = append(params, map[string]any{"name": p.name, "in": "query", "description": p.doc, "schema": map[string]any{"type": "string"}})
@@ -62,9 +57,9 @@ func (r *route) operation() map[string]any {
 	}
 	switch r.body {
 	case jsonBody:
-		op["requestBody"] = map[string]any{"content": content("application/json", schemaOf(reflect.TypeOf(r.in)))}
+		op["requestBody"] = map[string]any{"content": httpapi.Content("application/json", httpapi.SchemaOf(reflect.TypeOf(r.in)))}
 	case moduleBody:
-		op["requestBody"] = map[string]any{"required": true, "content": content("application/wasm", map[string]any{})}
+		op["requestBody"] = map[string]any{"required": true, "content": httpapi.Content("application/wasm", map[string]any{})}
 	}
 	return op
 }
@@ -80,82 +75,18 @@ func (r *route) operationID() string {
 
 func (r *route) responses() map[string]any {
 	out := map[string]any{"default": map[string]any{
-		"description": "An error.", "content": content("application/json", map[string]any{"$ref": "#/components/schemas/Error"}),
+		"description": "An error.", "content": httpapi.Content("application/json", map[string]any{"$ref": "#/components/schemas/Error"}),
 	}}
 	for _, status := range r.status {
 		answer := map[string]any{"description": fasthttp.StatusMessage(status)}
 		switch r.out.(type) {
 		case nil:
 		case string:
-			answer["content"] = content("text/plain", map[string]any{"type": "string"})
+			answer["content"] = httpapi.Content("text/plain", map[string]any{"type": "string"})
 		default:
-			answer["content"] = content("application/json", schemaOf(reflect.TypeOf(r.out)))
+			answer["content"] = httpapi.Content("application/json", httpapi.SchemaOf(reflect.TypeOf(r.out)))
 		}
 		out[strconv.Itoa(status)] = answer
 	}
 	return out
-}
-
-func pathParam(name string) map[string]any {
-	return map[string]any{"name": name, "in": "path", "required": true, "schema": map[string]any{"type": "string"}}
-}
-
-func content(kind string, schema map[string]any) map[string]any {
-	return map[string]any{kind: map[string]any{"schema": schema}}
-}
-
-func errorSchema() map[string]any {
-	codes := []string{}
-	for c := range maps.Keys(Codes()) {
-		codes = append(codes, string(c))
-	}
-	slices.Sort(codes)
-	text := map[string]any{"type": "string"}
-	return object(map[string]any{"error": object(map[string]any{
-		"code": map[string]any{"type": "string", "enum": codes}, "message": text,
-		"details": object(map[string]any{"step": text, "item": text, "allowed": text}),
-	})})
-}
-
-func object(properties map[string]any) map[string]any {
-	return map[string]any{"type": "object", "properties": properties}
-}
-
-// schemaOf describes the JSON of a Go type.
-func schemaOf(t reflect.Type) map[string]any {
-	switch t {
-	case reflect.TypeFor[time.Time]():
-		return map[string]any{"type": "string", "format": "date-time"}
-	case reflect.TypeFor[json.RawMessage]():
-		return map[string]any{}
-	case reflect.TypeFor[fleet.WorkerID]():
-		return map[string]any{"type": []string{"integer", "string"}, "minimum": 0}
-	}
-	if t.Implements(reflect.TypeFor[encoding.TextMarshaler]()) {
-		return map[string]any{"type": "string"}
-	}
-	switch t.Kind() {
-	case reflect.Pointer:
-		return schemaOf(t.Elem())
-	case reflect.Bool:
-		return map[string]any{"type": "boolean"}
-	case reflect.String:
-		return map[string]any{"type": "string"}
-	case reflect.Float32, reflect.Float64:
-		return map[string]any{"type": "number"}
-	case reflect.Slice, reflect.Array:
-		return map[string]any{"type": "array", "items": schemaOf(t.Elem())}
-	case reflect.Map:
-		return map[string]any{"type": "object", "additionalProperties": schemaOf(t.Elem())}
-	case reflect.Struct:
-		properties := map[string]any{}
-		for name, of := range fieldsOf(t) {
-			properties[name] = schemaOf(of)
-		}
-		return object(properties)
-	case reflect.Interface:
-		return map[string]any{}
-	default:
-		return map[string]any{"type": "integer"}
-	}
 }

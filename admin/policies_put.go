@@ -14,6 +14,7 @@ import (
 	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/host/store"
+	"github.com/routerd/routerd/internal/httpapi"
 	"github.com/routerd/routerd/plugins/abi"
 )
 
@@ -57,17 +58,17 @@ func (s *Server) putPolicy(ctx context.Context, x *exchange) error {
 		return err
 	}
 	if x.query.Has("decisions") && !dry {
-		return invalid("query parameter decisions", "goes with dry_run", "")
+		return httpapi.Invalid("query parameter decisions", "goes with dry_run", "")
 	}
 	if x.query.Has("reason") && dry {
-		return invalid("query parameter reason", "does not go with dry_run, which keeps nothing", "")
+		return httpapi.Invalid("query parameter reason", "does not go with dry_run, which keeps nothing", "")
 	}
 	why, err := x.because()
 	if err != nil {
 		return err
 	}
 	body := bytes.Clone(x.rc.Request.Body()) // the specification keeps parts of it
-	if err := checkObject(body, nil); err != nil {
+	if err := httpapi.CheckObject(body, nil); err != nil {
 		return err
 	}
 	spec, err := policy.ParseSpec(body)
@@ -91,7 +92,7 @@ func (s *Server) putPolicy(ctx context.Context, x *exchange) error {
 // not of its path.
 func ofBody(err error) error {
 	if errors.Is(err, store.ErrNotFound) {
-		return invalid("scorers", err.Error(), "a module that is stored")
+		return httpapi.Invalid("scorers", err.Error(), "a module that is stored")
 	}
 	return err
 }
@@ -105,7 +106,7 @@ func (x *exchange) number(name string, unless, least, most int) (int, error) {
 	v := x.query.Get(name)
 	n, err := strconv.Atoi(v)
 	if err != nil || n < least || n > most {
-		return 0, invalid("query parameter "+name, fmt.Sprintf("%q is not allowed", clip(v)), fmt.Sprintf("%d to %d", least, most))
+		return 0, httpapi.Invalid("query parameter "+name, fmt.Sprintf("%q is not allowed", httpapi.Clip(v)), fmt.Sprintf("%d to %d", least, most))
 	}
 	return n, nil
 }
@@ -175,7 +176,7 @@ func (s *Server) lint(pinned policy.Spec) []policy.Warning {
 func (s *Server) manifestOf(use string) (*abi.Manifest, error) {
 	_, digest, ok := strings.Cut(use, "@")
 	if !ok {
-		return nil, &fleet.FieldError{Field: "use", Value: clip(use), Allowed: "a module with its digest"}
+		return nil, &fleet.FieldError{Field: "use", Value: httpapi.Clip(use), Allowed: "a module with its digest"}
 	}
 	info, err := s.inspect(digest)
 	if err != nil {

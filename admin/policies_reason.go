@@ -9,6 +9,7 @@ import (
 
 	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/host"
+	"github.com/routerd/routerd/internal/httpapi"
 )
 
 // maxReason bounds why a change is made, in characters.
@@ -20,9 +21,9 @@ func because(item, reason string) (host.Because, error) {
 	const allowed = "at most 256 printable characters"
 	switch n := utf8.RuneCountInString(reason); {
 	case n > maxReason:
-		return "", invalid(item, fmt.Sprintf("%q has %d characters", clip(reason), n), allowed)
+		return "", httpapi.Invalid(item, fmt.Sprintf("%q has %d characters", httpapi.Clip(reason), n), allowed)
 	case !utf8.ValidString(reason) || strings.ContainsFunc(reason, func(r rune) bool { return !unicode.IsPrint(r) }):
-		return "", invalid(item, fmt.Sprintf("%q is not printable", clip(reason)), allowed)
+		return "", httpapi.Invalid(item, fmt.Sprintf("%q is not printable", httpapi.Clip(reason)), allowed)
 	}
 	return host.Because(reason), nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/host"
+	"github.com/routerd/routerd/internal/httpapi"
 )
 
 type activateBody struct {
@@ -60,11 +61,11 @@ type rolloutAnswer struct {
 
 func (s *Server) activatePolicy(ctx context.Context, x *exchange) error {
 	var in activateBody
-	if err := decodeStrict(x.rc.Request.Body(), &in); err != nil {
+	if err := httpapi.DecodeStrict(x.rc.Request.Body(), &in); err != nil {
 		return err
 	}
 	if in.Revision == nil || *in.Revision < 1 {
-		return invalid("revision", missingOr(in.Revision), "the number of a kept revision, from 1")
+		return httpapi.Invalid("revision", missingOr(in.Revision), "the number of a kept revision, from 1")
 	}
 	return s.activates(x, in.Reason, func(why host.Because) (int, int, error) {
 		return s.parts.Policies.Activate(ctx, x.name, *in.Revision, byAPI, why)
@@ -77,7 +78,7 @@ func (s *Server) rollbackPolicy(ctx context.Context, x *exchange) error {
 		return err
 	}
 	if in.To < 0 {
-		return invalid("to", missingOr(&in.To), "the number of a kept revision, from 1")
+		return httpapi.Invalid("to", missingOr(&in.To), "the number of a kept revision, from 1")
 	}
 	return s.activates(x, in.Reason, func(why host.Because) (int, int, error) {
 		return s.parts.Policies.Rollback(ctx, x.name, in.To, byAPI, why)
@@ -99,7 +100,7 @@ func decodeOptional(body []byte, into any) error {
 	if len(body) == 0 {
 		return nil
 	}
-	return decodeStrict(body, into)
+	return httpapi.DecodeStrict(body, into)
 }
 
 // activates makes a change of the active revision and answers it.
@@ -127,7 +128,7 @@ func (s *Server) activates(x *exchange, reason string, change func(host.Because)
 
 func (s *Server) shadowPolicy(ctx context.Context, x *exchange) error {
 	var in shadowBody
-	if err := decodeStrict(x.rc.Request.Body(), &in); err != nil {
+	if err := httpapi.DecodeStrict(x.rc.Request.Body(), &in); err != nil {
 		return err
 	}
 	spec := host.ShadowSpec{Sample: 1}
@@ -138,7 +139,7 @@ func (s *Server) shadowPolicy(ctx context.Context, x *exchange) error {
 	if in.Sample != nil {
 		spec.Sample = *in.Sample
 		if spec.Revision == 0 {
-			return invalid("sample", "goes with a revision", "nothing beside revision 0")
+			return httpapi.Invalid("sample", "goes with a revision", "nothing beside revision 0")
 		}
 	}
 	why, err := because("reason", in.Reason)
@@ -151,7 +152,7 @@ func (s *Server) shadowPolicy(ctx context.Context, x *exchange) error {
 
 func (s *Server) canaryPolicy(ctx context.Context, x *exchange) error {
 	var in canaryBody
-	if err := decodeStrict(x.rc.Request.Body(), &in); err != nil {
+	if err := httpapi.DecodeStrict(x.rc.Request.Body(), &in); err != nil {
 		return err
 	}
 	spec, err := in.spec()
@@ -192,7 +193,7 @@ func (in *canaryBody) spec() (spec host.CanarySpec, err error) {
 	case spec.Revision == 0:
 		return spec, nil
 	case in.Percent == nil && in.Header == nil:
-		return spec, invalid("percent", "is missing", "0 to 100, or a header")
+		return spec, httpapi.Invalid("percent", "is missing", "0 to 100, or a header")
 	}
 	if in.Percent != nil {
 		spec.Percent = *in.Percent
@@ -200,7 +201,7 @@ func (in *canaryBody) spec() (spec host.CanarySpec, err error) {
 	if in.Header != nil {
 		spec.Header, spec.Value = strings.ToLower(in.Header.Name), in.Header.Value
 		if spec.Header == "" {
-			return spec, invalid("header.name", "is missing", "the name of a request header")
+			return spec, httpapi.Invalid("header.name", "is missing", "the name of a request header")
 		}
 	}
 	return spec, nil
@@ -208,7 +209,7 @@ func (in *canaryBody) spec() (spec host.CanarySpec, err error) {
 
 // endsCanary refuses a field beside revision 0.
 func endsCanary(field string) error {
-	return invalid(field, "goes with a revision; 0 ends the canary", "nothing beside revision 0")
+	return httpapi.Invalid(field, "goes with a revision; 0 ends the canary", "nothing beside revision 0")
 }
 
 // seesHeader refuses a header that requests do not bring to policies: a canary by
@@ -225,7 +226,7 @@ func (s *Server) seesHeader(name string) error {
 	if len(listed) > 0 {
 		allowed = "a header of plugins.headers: " + strings.Join(listed, ", ")
 	}
-	return invalid("header.name", "policies do not see "+clip(name), allowed)
+	return httpapi.Invalid("header.name", "policies do not see "+httpapi.Clip(name), allowed)
 }
 
 // missingOr says what is wrong with a revision's number.
@@ -240,7 +241,7 @@ func missingOr(n *int) string {
 // said: 0 ends what runs.
 func beside(revision *int) (int, error) {
 	if revision == nil || *revision < 0 {
-		return 0, invalid("revision", missingOr(revision), "the number of a kept revision, or 0 to end what runs")
+		return 0, httpapi.Invalid("revision", missingOr(revision), "the number of a kept revision, or 0 to end what runs")
 	}
 	return *revision, nil
 }

@@ -6,9 +6,10 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/valyala/fasthttp"
+
+	"github.com/routerd/routerd/internal/httpapi"
 )
 
 //go:generate go test . -run TestTheReferenceIsFresh -update
@@ -26,7 +27,7 @@ func Reference() string {
 	}
 	b.WriteString("## Errors\n\n`{\"error\":{\"code\",\"message\",\"details\":{\"step\",\"item\",\"allowed\"}}}`; details that are unknown are left out. Statuses 405, 408 and 431 come with the codes " +
 		"`unsupported`, `invalid` and `too_large`.\n\n| code | status |\n|---|---|\n")
-	codes := Codes()
+	codes := httpapi.Codes()
 	for _, c := range slices.Sorted(maps.Keys(codes)) {
 		fmt.Fprintf(&b, "| `%s` | %d |\n", c, codes[c])
 	}
@@ -44,7 +45,7 @@ func (r *route) describe(b *strings.Builder) {
 	}
 	switch r.body {
 	case jsonBody:
-		fmt.Fprintf(b, "- body: `%s`\n", shape(reflect.TypeOf(r.in)))
+		fmt.Fprintf(b, "- body: `%s`\n", httpapi.Shape(reflect.TypeOf(r.in)))
 	case moduleBody:
 		b.WriteString("- body: the module's bytes\n")
 	}
@@ -58,39 +59,7 @@ func (r *route) describe(b *strings.Builder) {
 	case string:
 		b.WriteString(", text")
 	default:
-		fmt.Fprintf(b, ", `%s`", shape(reflect.TypeOf(r.out)))
+		fmt.Fprintf(b, ", `%s`", httpapi.Shape(reflect.TypeOf(r.out)))
 	}
 	b.WriteString("\n\n")
-}
-
-// shape is a type in the notation of the documents: {field, list[{…}]}.
-func shape(t reflect.Type) string {
-	switch {
-	case t.Kind() == reflect.Pointer:
-		return shape(t.Elem())
-	case t == reflect.TypeFor[time.Time]():
-		return ""
-	case t.Kind() == reflect.Slice && t.Elem().Kind() != reflect.Uint8:
-		return "[" + shape(t.Elem()) + "]"
-	case t.Kind() == reflect.Map:
-		return "{KEY: " + orValue(shape(t.Elem())) + "}"
-	case fieldsOf(t) == nil:
-		return ""
-	}
-	var parts []string
-	for _, f := range reflect.VisibleFields(t) {
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if f.Anonymous || name == "" || name == "-" {
-			continue
-		}
-		parts = append(parts, name+strings.TrimSuffix(shape(f.Type), "[]"))
-	}
-	return "{" + strings.Join(parts, ", ") + "}"
-}
-
-func orValue(s string) string {
-	if s == "" {
-		return "value"
-	}
-	return s
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
+
+	"github.com/routerd/routerd/internal/httpapi"
 )
 
 // settings is a configuration in force with what follows from it.
@@ -93,7 +95,7 @@ func (e *ReloadError) failure() *failure {
 	var keys, allowed []string
 	for _, p := range e.Problems {
 		if p.Key != "" {
-			keys = append(keys, clip(p.Key))
+			keys = append(keys, httpapi.Clip(p.Key))
 		}
 		if p.Allowed != "" && !slices.Contains(allowed, p.Allowed) {
 			allowed = append(allowed, p.Allowed)

@@ -122,7 +122,7 @@ func (s *Server) find(method, path string) (r *route, name string, allowed []str
 func (s *Server) noRoute(path string, allowed []string) error {
 	if len(allowed) > 0 {
 		return &failure{
-			Code: CodeUnsupported, Message: "the path does not take this method", status: fasthttp.StatusMethodNotAllowed,
+			Code: CodeUnsupported, Message: "the path does not take this method", Status: fasthttp.StatusMethodNotAllowed,
 			Details: Details{Step: "route", Allowed: strings.Join(allowed, ", ")},
 		}
 	}

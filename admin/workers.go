@@ -9,6 +9,7 @@ import (
 	"github.com/routerd/routerd/catalog"
 	"github.com/routerd/routerd/catalog/api"
 	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/internal/httpapi"
 )
 
 type workerList struct {
@@ -22,14 +23,14 @@ func (s *Server) listWorkers(_ context.Context, x *exchange) error {
 func (s *Server) showWorker(_ context.Context, x *exchange) error {
 	v, ok := s.parts.Workers.Worker(x.name)
 	if !ok {
-		return fmt.Errorf("worker %q: %w", clip(x.name), api.ErrNotFound)
+		return fmt.Errorf("worker %q: %w", httpapi.Clip(x.name), api.ErrNotFound)
 	}
 	return x.reply(fasthttp.StatusOK, v)
 }
 
 func (s *Server) putWorker(ctx context.Context, x *exchange) error {
 	var rec fleet.Record
-	if err := decodeStrict(x.rc.Request.Body(), &rec); err != nil {
+	if err := httpapi.DecodeStrict(x.rc.Request.Body(), &rec); err != nil {
 		return err
 	}
 	if err := s.address(x.name, &rec); err != nil {
@@ -60,7 +61,7 @@ func (s *Server) address(ref string, rec *fleet.Record) error {
 	case byID:
 		return &fleet.FieldError{Field: "id", Value: rec.ID.String(), Allowed: ref + ", as in the path"}
 	case rec.Name != "":
-		return &fleet.FieldError{Field: "name", Value: rec.Name, Allowed: clip(ref) + ", as in the path"}
+		return &fleet.FieldError{Field: "name", Value: rec.Name, Allowed: httpapi.Clip(ref) + ", as in the path"}
 	default:
 		rec.Name = ref
 		if rec.ID == 0 && exists && known.Name == ref {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/routerd/routerd/core"
+	"github.com/routerd/routerd/internal/jsonscan"
 	"github.com/routerd/routerd/prompt"
 )
 
@@ -52,13 +53,13 @@ func Scan(body []byte) (model string, messages []byte, err error) {
 
 // ValidJSON walks over any JSON text.
 func ValidJSON(text []byte) bool {
-	r := reader{data: text}
-	r.space()
-	if _, err := r.value(); err != nil {
+	r := jsonscan.Reader{Data: text}
+	r.Space()
+	if _, err := r.Value(); err != nil {
 		return false
 	}
-	r.space()
-	return r.pos == len(text)
+	r.Space()
+	return r.Pos == len(text)
 }
 
 // IDs reads an array of token ids.

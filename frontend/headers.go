@@ -11,6 +11,7 @@ import (
 
 	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/internal/jsonscan"
 	"github.com/routerd/routerd/upstream"
 )
 
@@ -154,10 +155,10 @@ func identifier(h *fasthttp.RequestHeader, names []string) (string, error) {
 // overridesOf reads a JSON object; its values stay as they are.
 func overridesOf(v string) (map[string]json.RawMessage, error) {
 	out := map[string]json.RawMessage{}
-	r := reader{data: []byte(v)}
-	err := r.members(func(key, value []byte) error {
+	r := jsonscan.Reader{Data: []byte(v)}
+	err := r.Members(func(key, value []byte) error {
 		if _, twice := out[string(key)]; twice {
-			return errNotJSON
+			return jsonscan.ErrNotJSON
 		}
 		out[string(key)] = value
 		return nil

@@ -5,6 +5,7 @@ import (
 	"math"
 	"strconv"
 
+	"github.com/routerd/routerd/internal/jsonscan"
 	"github.com/routerd/routerd/prompt"
 )
 
@@ -84,8 +85,8 @@ func newScanner(route prompt.Route) *scanner {
 func (sc *scanner) scan(body []byte, out *scan) error {
 	*out = scan{inputs: out.inputs[:0]}
 	var values [ownFields + 16][]byte // prompt.Fields has ten
-	r := reader{data: body}
-	err := r.members(func(key, value []byte) error {
+	r := jsonscan.Reader{Data: body}
+	err := r.Members(func(key, value []byte) error {
 		i, ok := fieldIndex(key)
 		if !ok {
 			if i, ok = sc.indexes[string(key)]; !ok {
@@ -118,7 +119,7 @@ func modelOf(raw []byte) (string, error) {
 	case raw == nil:
 		problem = "you must provide a model: the field model is missing"
 	case raw[0] == '"':
-		if name := unquote(raw); len(name) > 0 {
+		if name := jsonscan.Unquote(raw); len(name) > 0 {
 			return string(name), nil
 		}
 		problem = "model is empty; " + problem
@@ -140,7 +141,7 @@ func (sc *scanner) fill(out *scan, values [][]byte) {
 		}
 	}
 	if v := values[fieldSalt]; len(v) > 0 && v[0] == '"' {
-		out.salt = string(unquote(v))
+		out.salt = string(jsonscan.Unquote(v))
 	}
 	for i, name := range sc.names {
 		v := values[ownFields+i]

@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"github.com/routerd/routerd/internal/jsonscan"
 	"github.com/routerd/routerd/prompt"
 )
 
@@ -22,8 +23,8 @@ func shapeOf(raw []byte) promptShape {
 	if len(raw) == 0 || raw[0] != '[' {
 		return whole
 	}
-	r := &reader{data: raw}
-	switch r.pos++; first(r) {
+	r := &jsonscan.Reader{Data: raw}
+	switch r.Pos++; first(r) {
 	case '"', '[':
 	default:
 		ids, ok := idsOf(raw)
@@ -34,8 +35,8 @@ func shapeOf(raw []byte) promptShape {
 	}
 	shape := promptShape{batch: true}
 	for n := 0; ; n++ {
-		r.space()
-		element, err := r.value()
+		r.Space()
+		element, err := r.Value()
 		if err != nil {
 			return whole
 		}
@@ -49,17 +50,17 @@ func shapeOf(raw []byte) promptShape {
 		} else {
 			shape.rest += tokens
 		}
-		r.space()
-		if !r.take(',') {
+		r.Space()
+		if !r.Take(',') {
 			shape.batch = n > 0
 			return shape
 		}
 	}
 }
 
-func first(r *reader) byte {
-	r.space()
-	return r.peek()
+func first(r *jsonscan.Reader) byte {
+	r.Space()
+	return r.Peek()
 }
 
 // idsOf reads an array of token ids; ok is false for anything else. An empty
@@ -68,26 +69,26 @@ func idsOf(raw []byte) (ids []uint32, ok bool) {
 	if len(raw) < 2 || raw[0] != '[' {
 		return nil, false
 	}
-	r := &reader{data: raw, pos: 1}
+	r := &jsonscan.Reader{Data: raw, Pos: 1}
 	ids = make([]uint32, 0, len(raw)/5+1)
 	for {
-		r.space()
-		start := r.pos
-		if !r.digits() {
+		r.Space()
+		start := r.Pos
+		if !r.Digits() {
 			return nil, false
 		}
 		var id uint64
-		for _, c := range raw[start:r.pos] {
+		for _, c := range raw[start:r.Pos] {
 			if id = id*10 + uint64(c-'0'); id > 1<<32-1 {
 				return nil, false
 			}
 		}
 		ids = append(ids, uint32(id))
-		r.space()
-		if r.take(']') {
+		r.Space()
+		if r.Take(']') {
 			return ids, true
 		}
-		if !r.take(',') {
+		if !r.Take(',') {
 			return nil, false
 		}
 	}

@@ -1,6 +1,10 @@
 package frontend
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/routerd/routerd/internal/jsonscan"
+)
 
 // meter reads along with an answer: events, token counts, errors. It never
 // fails, keeps no more than a few hundred bytes however long a line is, and
@@ -161,8 +165,8 @@ func (m *meter) settle() {
 	if len(usage) == 0 || usage[0] != '{' {
 		return
 	}
-	r := reader{data: usage}
-	_ = r.members(func(key, value []byte) error { // a broken object tells what it can
+	r := jsonscan.Reader{Data: usage}
+	_ = r.Members(func(key, value []byte) error { // a broken object tells what it can
 		switch string(key) {
 		case "prompt_tokens":
 			m.inputs = countOf(value)

@@ -52,7 +52,7 @@ func TestEachRuleBites(t *testing.T) {
 		{
 			"surfaces do not import each other",
 			pkg("frontend", "./admin"),
-			[]string{"frontend imports admin: frontend may import core, prompt, upstream, clientwatch, fleet, kvcache, plugins/abi"},
+			[]string{"frontend imports admin: frontend may import core, prompt, upstream, clientwatch, internal/jsonscan, fleet, kvcache, plugins/abi"},
 		},
 		{
 			"adapters do not import surfaces",

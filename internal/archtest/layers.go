@@ -58,6 +58,10 @@ var Layers = []Row{
 
 	// What adapters that keep something need below them: files that survive a crash.
 	{Component: "internal/durable", Repo: none, ThirdParty: none},
+	// What surfaces that speak JSON need below them: the form of our own APIs, and
+	// reading the few fields of a large body.
+	{Component: "internal/httpapi", Repo: vocabulary, ThirdParty: none},
+	{Component: "internal/jsonscan", Repo: none, ThirdParty: none},
 
 	// Adapters: they implement what is declared below them.
 	{Component: "host", Repo: append([]string{"core", "internal/durable"}, vocabulary...)},
@@ -70,10 +74,10 @@ var Layers = []Row{
 	{Component: "clientwatch"},
 
 	// Surfaces: bytes in, bytes out. They never import each other.
-	{Component: "frontend", Repo: append([]string{"core", "prompt", "upstream", "clientwatch"}, vocabulary...)},
-	{Component: "selection", Repo: append([]string{"core", "prompt", "clientwatch"}, vocabulary...)},
+	{Component: "frontend", Repo: append([]string{"core", "prompt", "upstream", "clientwatch", "internal/jsonscan"}, vocabulary...)},
+	{Component: "selection", Repo: append([]string{"core", "clientwatch", "internal/httpapi", "internal/jsonscan"}, vocabulary...)},
 	{Component: "epp", Repo: append([]string{"core", "prompt"}, vocabulary...)},
-	{Component: "admin", Repo: append([]string{"core", "indexer", "host", "catalog", "ingress", "clientwatch", "internal/durable"}, vocabulary...)},
+	{Component: "admin", Repo: append([]string{"core", "indexer", "host", "catalog", "ingress", "clientwatch", "internal/durable", "internal/httpapi"}, vocabulary...)},
 	{Component: "conformance", Repo: append([]string{"host", "core/policy"}, vocabulary...)},
 
 	// Simulated engines share no code with what they are to prove right.

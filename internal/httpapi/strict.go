@@ -1,4 +1,4 @@
-package admin
+package httpapi
 
 import (
 	"bytes"
@@ -18,31 +18,31 @@ import (
 // maxDepth bounds how deep JSON bodies nest.
 const maxDepth = 64
 
-// decodeStrict reads one JSON object into the struct that into points to. A
+// DecodeStrict reads one JSON object into the struct that into points to. A
 // key that is unknown, misspelt in its case or repeated, a wrong type, or
 // anything after the object is an error that names the field.
-func decodeStrict(body []byte, into any) error {
-	if err := checkObject(body, reflect.TypeOf(into).Elem()); err != nil {
+func DecodeStrict(body []byte, into any) error {
+	if err := CheckObject(body, reflect.TypeOf(into).Elem()); err != nil {
 		return err
 	}
 	err := json.Unmarshal(body, into)
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return &fleet.FieldError{Field: orBody(wrong.Field), Value: clip(wrong.Value), Allowed: typeWord(wrong.Type)}
+		return &fleet.FieldError{Field: orBody(wrong.Field), Value: Clip(wrong.Value), Allowed: typeWord(wrong.Type)}
 	}
 	if field, ok := errors.AsType[*fleet.FieldError](err); ok {
 		return field
 	}
 	if err != nil {
-		return invalid("body", err.Error(), "")
+		return Invalid("body", err.Error(), "")
 	}
 	return nil
 }
 
-// checkObject walks one JSON object. t says which keys are allowed where; nil
+// CheckObject walks one JSON object. t says which keys are allowed where; nil
 // allows all, but none twice.
-func checkObject(body []byte, t reflect.Type) error {
+func CheckObject(body []byte, t reflect.Type) error {
 	if !bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("{")) {
-		return &fleet.FieldError{Field: "body", Value: clip(string(body)), Allowed: "a JSON object"}
+		return &fleet.FieldError{Field: "body", Value: Clip(string(body)), Allowed: "a JSON object"}
 	}
 	w := walker{json.NewDecoder(bytes.NewReader(body))}
 	w.dec.UseNumber()
@@ -50,7 +50,7 @@ func checkObject(body []byte, t reflect.Type) error {
 		return err
 	}
 	if _, err := w.dec.Token(); !errors.Is(err, io.EOF) {
-		return invalid("body", "more than one JSON value", "one JSON object")
+		return Invalid("body", "more than one JSON value", "one JSON object")
 	}
 	return nil
 }
@@ -59,7 +59,7 @@ type walker struct{ dec *json.Decoder }
 
 func (w walker) value(t reflect.Type, path string, depth int) error {
 	if depth > maxDepth {
-		return invalid("body", "it nests too deep", fmt.Sprintf("%d levels", maxDepth))
+		return Invalid("body", "it nests too deep", fmt.Sprintf("%d levels", maxDepth))
 	}
 	tok, err := w.dec.Token()
 	if err != nil {
@@ -101,9 +101,9 @@ func scalar(t reflect.Type, tok json.Token, path string) error {
 	var fits bool
 	switch v := tok.(type) {
 	case string:
-		what, fits = strconv.Quote(clip(v))+" is a text", t.Kind() == reflect.String
+		what, fits = strconv.Quote(Clip(v))+" is a text", t.Kind() == reflect.String
 	case json.Number:
-		what, fits = clip(v.String())+" is a number", t.Kind() >= reflect.Int && t.Kind() <= reflect.Float64
+		what, fits = Clip(v.String())+" is a number", t.Kind() >= reflect.Int && t.Kind() <= reflect.Float64
 	case bool:
 		what, fits = strconv.FormatBool(v)+" is a truth value", t.Kind() == reflect.Bool
 	default: // null leaves the field as it is
@@ -112,12 +112,12 @@ func scalar(t reflect.Type, tok json.Token, path string) error {
 	if fits {
 		return nil
 	}
-	return invalid(orBody(path), what, typeWord(t))
+	return Invalid(orBody(path), what, typeWord(t))
 }
 
 // object walks what is between the braces.
 func (w walker) object(t reflect.Type, path string, depth int) error {
-	fields := fieldsOf(t)
+	fields := FieldsOf(t)
 	seen := map[string]bool{}
 	for w.dec.More() {
 		tok, err := w.dec.Token()
@@ -125,17 +125,17 @@ func (w walker) object(t reflect.Type, path string, depth int) error {
 			return malformed(err)
 		}
 		key, _ := tok.(string)
-		field := join(path, clip(key))
+		field := join(path, Clip(key))
 		of, known := fields[key]
 		switch {
 		case seen[key]:
-			return &fleet.FieldError{Field: field, Value: clip(key), Allowed: "each key once"}
+			return &fleet.FieldError{Field: field, Value: Clip(key), Allowed: "each key once"}
 		case fields != nil && !known:
-			return &fleet.FieldError{Field: field, Value: clip(key), Allowed: "the fields " + strings.Join(slices.Sorted(maps.Keys(fields)), ", ")}
+			return &fleet.FieldError{Field: field, Value: Clip(key), Allowed: "the fields " + strings.Join(slices.Sorted(maps.Keys(fields)), ", ")}
 		case t != nil && t.Kind() == reflect.Map:
 			of = t.Elem()
 			if n, err := strconv.Atoi(key); t.Key().Kind() == reflect.Int && (err != nil || strconv.Itoa(n) != key) {
-				return &fleet.FieldError{Field: field, Value: clip(key), Allowed: "a whole number without leading zeros"}
+				return &fleet.FieldError{Field: field, Value: Clip(key), Allowed: "a whole number without leading zeros"}
 			}
 		}
 		seen[key] = true
@@ -146,9 +146,9 @@ func (w walker) object(t reflect.Type, path string, depth int) error {
 	return nil
 }
 
-// fieldsOf maps the JSON names of a struct to the fields' types; nil for what
+// FieldsOf maps the JSON names of a struct to the fields' types; nil for what
 // is no struct or reads its JSON itself.
-func fieldsOf(t reflect.Type) map[string]reflect.Type {
+func FieldsOf(t reflect.Type) map[string]reflect.Type {
 	if t == nil || t.Kind() != reflect.Struct || reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) {
 		return nil
 	}
@@ -186,18 +186,9 @@ func typeWord(t reflect.Type) string {
 
 func malformed(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return invalid("body", "it ends early", "valid JSON")
+		return Invalid("body", "it ends early", "valid JSON")
 	}
-	return invalid("body", clip(err.Error()), "valid JSON")
-}
-
-// invalid refuses an item of the request in words.
-func invalid(item, what, allowed string) *failure {
-	message := item + ": " + what
-	if allowed != "" {
-		message += "; allowed: " + allowed
-	}
-	return &failure{Code: CodeInvalid, Message: message, Details: Details{Step: "check", Item: item, Allowed: allowed}}
+	return Invalid("body", Clip(err.Error()), "valid JSON")
 }
 
 func join(path, key string) string {
@@ -212,13 +203,4 @@ func orBody(field string) string {
 		return "body"
 	}
 	return field
-}
-
-// clip bounds how much of the caller's text an answer or log line repeats.
-func clip(s string) string {
-	const most = 80
-	if len(s) > most {
-		return strings.ToValidUTF8(s[:most], "") + "…"
-	}
-	return s
 }

@@ -1,18 +1,19 @@
-package admin_test
+package httpapi_test
 
 import (
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/routerd/routerd/admin"
 	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/internal/httpapi"
 )
 
 func TestStrictJSONTakesWhatTheTypeHas(t *testing.T) {
 	var rec fleet.Record
-	err := admin.DecodeStrict([]byte(` {"id":"5","name":"n","kv_events":{"0":"tcp://a:1"},"labels":{"any":"key"},"adapters":[{"name":"a","id":3}]} `), &rec)
+	err := httpapi.DecodeStrict([]byte(` {"id":"5","name":"n","kv_events":{"0":"tcp://a:1"},"labels":{"any":"key"},"adapters":[{"name":"a","id":3}]} `), &rec)
 	if err != nil || rec.ID != 5 || rec.KVEvents[0] != "tcp://a:1" || rec.Labels["any"] != "key" || rec.Adapters[0].ID != 3 {
 		t.Errorf("got %+v, %v", rec, err)
 	}
@@ -25,12 +26,12 @@ func TestStrictJSONBoundsWhatItRepeats(t *testing.T) {
 		`{"name":` + strings.Repeat(`[`, 100_000), `{"name":` + strings.Repeat(`{"a":`, 100_000),
 	} {
 		var rec fleet.Record
-		err := admin.DecodeStrict([]byte(body), &rec)
+		err := httpapi.DecodeStrict([]byte(body), &rec)
 		if err == nil || len(err.Error()) > 1000 {
 			t.Errorf("%.30s…: got an error of %d bytes", body, len(err.Error()))
 		}
-		if f := admin.Classify(err); f.Status != 400 || len(f.Details.Item) > 200 {
-			t.Errorf("%.30s…: got %d and an item of %d bytes", body, f.Status, len(f.Details.Item))
+		if f, ok := errors.AsType[*httpapi.Failure](err); ok && (f.HTTPStatus() != 400 || len(f.Details.Item) > 200) {
+			t.Errorf("%.30s…: got %d and an item of %d bytes", body, f.HTTPStatus(), len(f.Details.Item))
 		}
 	}
 }
@@ -46,10 +47,11 @@ func FuzzStrictJSON(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var strict, lenient fleet.Record
-		err := admin.DecodeStrict(body, &strict)
+		err := httpapi.DecodeStrict(body, &strict)
 		if err != nil {
-			if got := admin.Classify(err); got.Status != 400 {
-				t.Errorf("status %d for %q: %v", got.Status, body, err)
+			_, field := errors.AsType[*fleet.FieldError](err)
+			if f, ok := errors.AsType[*httpapi.Failure](err); !field && (!ok || f.HTTPStatus() != 400) {
+				t.Errorf("%q: %v", body, err)
 			}
 			return
 		}
