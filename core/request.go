@@ -111,6 +111,8 @@ type Request struct {
 	// Leased tells that the caller sees to it that its booking ends: the core does
 	// not let it expire.
 	Leased bool
+	// Detail asks for Selection.Detail.
+	Detail bool
 	// RequestID names the request in decision ids.
 	RequestID string
 }
@@ -134,6 +136,15 @@ type Prompt struct {
 	Exact bool
 	// Salt is the cache salt, which separates the blocks of tenants.
 	Salt string
+	// Sequences are the sequence hashes of Blocks where the caller has its own:
+	// load counts by these. Empty, or as many as Blocks.
+	Sequences []kvcache.SequenceHash
+	// Bigram tells whether blocks of Tokens hold pairs of neighbouring tokens
+	// (EAGLE); nil is as the partition's workers do.
+	Bigram *bool
+	// Multimodal are, by block of Tokens, the hashes of the images and other items
+	// that touch the block, ascending. What is beyond its end has none.
+	Multimodal [][]uint64
 }
 
 // Pin names a worker by id or, when ID is nil, by name, and optionally a rank.

@@ -1,0 +1,59 @@
+package selection
+
+import (
+	"context"
+	"io"
+
+	"github.com/routerd/routerd/core"
+	"github.com/routerd/routerd/core/reserve"
+	"github.com/routerd/routerd/fleet"
+)
+
+// Core is what the service asks the core for.
+type Core interface {
+	Select(ctx context.Context, req *core.Request) (*core.Selection, error)
+	Reserve(ctx context.Context, b *core.Booking) (*core.Selection, error)
+	PrefillComplete(id string) error
+	OutputBlock(id string, n int, fraction *float64) error
+	Free(id string, o reserve.Outcome) error
+	// Overlaps and PotentialLoads look at a prompt and change nothing.
+	Overlaps(ctx context.Context, q *core.Lookup) (*core.OverlapReport, error)
+	PotentialLoads(ctx context.Context, q *core.Lookup) ([]core.PotentialLoad, error)
+	Partitions() []core.PartitionView
+	Stats() core.Stats
+}
+
+// Worker is a worker as the service shows it.
+type Worker struct {
+	fleet.Record
+	Lifecycle core.Lifecycle
+	Reasons   []string // why it is not ready; empty when it is
+}
+
+// Workers keeps the workers. What is put here is kept over a restart.
+type Workers interface {
+	// List gives the workers of all sources by id.
+	List() []Worker
+	// Put adds or replaces, whole, the worker with the record's id, and tells how it
+	// stands after one attempt to make it ready.
+	Put(ctx context.Context, rec fleet.Record) (Worker, error)
+	// Update changes a worker that was put by API. change gets its record as it is,
+	// and nobody else changes it meanwhile; an error of change comes back as it is.
+	Update(ctx context.Context, id fleet.WorkerID, change func(*fleet.Record) error) (Worker, error)
+	// Delete removes a worker that was put by API and returns what it was.
+	Delete(ctx context.Context, id fleet.WorkerID) (Worker, error)
+}
+
+// Index hands out what is known of all caches.
+type Index interface {
+	// Dump writes the index of every partition as one JSON object.
+	Dump(w io.Writer) error
+}
+
+// Parts are what the service shows and changes. All are required, and all are
+// safe for concurrent use.
+type Parts struct {
+	Core    Core
+	Workers Workers
+	Index   Index
+}
