@@ -36,6 +36,9 @@ func (s *Server) putWorker(ctx context.Context, x *exchange) error {
 	if err := s.address(x.name, &rec); err != nil {
 		return err
 	}
+	if err := rec.Located(); err != nil {
+		return err
+	}
 	v, created, err := s.parts.WorkerSource.Put(ctx, rec)
 	if err != nil {
 		return err

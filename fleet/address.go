@@ -10,6 +10,8 @@ import (
 // maxHostBytes is the longest host name that DNS knows.
 const maxHostBytes = 253
 
+const urlForm = "http://HOST:PORT, an IPv6 host in brackets"
+
 // NormaliseURL checks the base URL of a worker, http://HOST[:PORT][/PATH], and
 // gives it one spelling, to which a request path can be appended: lower-case
 // scheme and host, the port always and without leading zeros, no trailing
@@ -22,7 +24,7 @@ func NormaliseURL(raw string) (string, error) {
 	u, err := url.Parse(raw)
 	switch {
 	case err != nil || u.Host == "" || u.Opaque != "":
-		return refuse("http://HOST:PORT, an IPv6 host in brackets")
+		return refuse(urlForm)
 	case u.Scheme != "http":
 		return refuse("scheme http")
 	case u.User != nil || strings.ContainsAny(raw, "?#"):

@@ -59,6 +59,31 @@ func TestARecordIsFilledWithDefaults(t *testing.T) {
 	}
 }
 
+func TestARecordMayNotKnowItsURLYet(t *testing.T) {
+	got, err := fleet.Record{ID: 1}.Normalised()
+	if err != nil || got.URL != "" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if fe, ok := errors.AsType[*fleet.FieldError](got.Located()); !ok || fe.Field != "url" {
+		t.Errorf("a source that must know: got %v", got.Located())
+	}
+	got.URL = "http://127.0.0.1:1"
+	if err := got.Located(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNoRanksAreKeptAsTheSurfaceAskedForThem(t *testing.T) {
+	got, err := fleet.Record{ID: 1, Asked: "{}"}.Normalised()
+	if err != nil || got.DPSize != 0 || len(got.Ranks()) != 0 {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	got.KVEvents = map[int]string{0: "tcp://127.0.0.1:1"}
+	if _, err := got.Normalised(); err == nil {
+		t.Error("an endpoint of a rank that is none was taken")
+	}
+}
+
 func TestM2_IPv6AddressesStandInBrackets(t *testing.T) {
 	r := fleet.Record{ID: 1, URL: "http://[::1]:8001", KVEvents: map[int]string{0: "tcp://[::1]:5601"}}
 	if _, err := r.Normalised(); err != nil {
@@ -88,7 +113,6 @@ func TestRecordsOutOfRangeNameTheField(t *testing.T) {
 		{"name", func(r *fleet.Record) { r.Name = "a;rank=1" }},
 		{"name", func(r *fleet.Record) { r.Name = " a" }},
 		{"name", func(r *fleet.Record) { r.Name = "a\u00a0" }},
-		{"url", func(r *fleet.Record) { r.URL = "" }},
 		{"url", func(r *fleet.Record) { r.URL = "127.0.0.1:8000" }},
 		{"url", func(r *fleet.Record) { r.URL = "https://127.0.0.1:8000" }},
 		{"url", func(r *fleet.Record) { r.URL = "http://::1:8001" }},
@@ -110,6 +134,10 @@ func TestRecordsOutOfRangeNameTheField(t *testing.T) {
 		{"adapters[1].name", func(r *fleet.Record) { r.Adapters = []fleet.Adapter{{Name: "a"}, {Name: "a"}} }},
 		{"adapters[1].id", func(r *fleet.Record) { r.Adapters = []fleet.Adapter{{Name: "a", ID: 4}, {Name: "b", ID: 4}} }},
 		{"taints[0]", func(r *fleet.Record) { r.Taints = []string{""} }},
+		{"stable_routing_id", func(r *fleet.Record) { r.StableRoutingID = strings.Repeat("s", 257) }},
+		{"topology_domains.zone", func(r *fleet.Record) { r.TopologyDomains = map[string]string{"zone": strings.Repeat("z", 257)} }},
+		{"topology_domains key", func(r *fleet.Record) { r.TopologyDomains = map[string]string{"": "z"} }},
+		{"asked (bytes)", func(r *fleet.Record) { r.Asked = strings.Repeat("a", fleet.MaxAsked+1) }},
 		{"labels.zone", func(r *fleet.Record) { r.Labels = map[string]string{"zone": strings.Repeat("z", 257)} }},
 	} {
 		r := good()
@@ -168,6 +196,8 @@ func TestEqualSeesEveryField(t *testing.T) {
 		switch v.Kind() {
 		case reflect.String:
 			v.SetString("x")
+		case reflect.Bool:
+			v.SetBool(true)
 		case reflect.Int:
 			v.SetInt(1)
 		case reflect.Uint64:

@@ -16,6 +16,8 @@ const (
 	MaxLabels    = 64
 	MaxTaints    = 64
 	MaxAdapters  = 4096
+	MaxDomains   = 64
+	MaxAsked     = 8 << 20 // bytes
 )
 
 // Engines are the engine kinds that a record may name.
@@ -32,11 +34,13 @@ type Adapter struct {
 // Record describes one worker as its source wants it: the body of the worker
 // API and an element of `workers.static`. Zero values mean unset.
 type Record struct {
-	ID    WorkerID `json:"id" koanf:"id" doc:"Number of the worker; derived from the name when 0."`
-	Name  string   `json:"name" koanf:"name" doc:"Unique name; the id when empty."`
-	URL   string   `json:"url" koanf:"url" doc:"Base URL, http://HOST:PORT."`
-	Model string   `json:"model" koanf:"model" doc:"Base model that it serves."`
-	Group string   `json:"group" koanf:"group" doc:"Routing group."`
+	ID   WorkerID `json:"id" koanf:"id" doc:"Number of the worker; derived from the name when 0."`
+	Name string   `json:"name" koanf:"name" doc:"Unique name; the id when empty."`
+	// URL is empty while nobody knows where the worker is; sources that know refuse
+	// that.
+	URL   string `json:"url" koanf:"url" doc:"Base URL, http://HOST:PORT."`
+	Model string `json:"model" koanf:"model" doc:"Base model that it serves."`
+	Group string `json:"group" koanf:"group" doc:"Routing group."`
 	// Engine is one of Engines; empty means vllm.
 	Engine string `json:"engine" koanf:"engine" doc:"Engine kind: vllm, sglang, llm-d or trtllm."`
 	// BlockSize is in tokens; 0 lets the model's configuration or the engine
@@ -54,6 +58,17 @@ type Record struct {
 	Labels           map[string]string `json:"labels,omitempty" koanf:"labels" doc:"Free labels; policies see them as columns."`
 	Taints           []string          `json:"taints,omitempty" koanf:"taints" doc:"Taints."`
 	Adapters         []Adapter         `json:"adapters,omitempty" koanf:"adapters" doc:"LoRA adapters that it serves."`
+	// Eagle is a property of the partition: its blocks are hashed over one token
+	// more.
+	Eagle           bool              `json:"is_eagle,omitempty" koanf:"is_eagle" doc:"Whether the engine drafts with Eagle, which hashes blocks in another way."`
+	StableRoutingID string            `json:"stable_routing_id,omitempty" koanf:"stable_routing_id" doc:"Name of the place of the worker, which a replacement keeps."`
+	TopologyDomains map[string]string `json:"topology_domains,omitempty" koanf:"topology_domains" doc:"Where the worker stands, by kind of place."`
+	RequireEvents   bool              `json:"require_events,omitempty" koanf:"require_events" doc:"Ready only while every rank has an endpoint in kv_events."`
+	// Asked is what a surface with bodies of its own was asked for, in its words, so
+	// that it can show and change that; only the source that stores it reads or
+	// writes it. Such a surface fills the defaults itself: with it, no DPSize is no
+	// rank, and the worker is not ready.
+	Asked string `json:"-" koanf:"-"`
 }
 
 // Partition is the partition that the record asks for.
@@ -76,13 +91,15 @@ func (r Record) Equal(o Record) bool {
 		r.Engine == o.Engine && r.BlockSize == o.BlockSize && r.DPStart == o.DPStart && r.DPSize == o.DPSize &&
 		r.MaxBatchedTokens == o.MaxBatchedTokens && r.TotalKVBlocks == o.TotalKVBlocks &&
 		maps.Equal(r.KVEvents, o.KVEvents) && maps.Equal(r.Replay, o.Replay) && maps.Equal(r.Labels, o.Labels) &&
-		slices.Equal(r.Taints, o.Taints) && slices.Equal(r.Adapters, o.Adapters)
+		slices.Equal(r.Taints, o.Taints) && slices.Equal(r.Adapters, o.Adapters) &&
+		r.Eagle == o.Eagle && r.StableRoutingID == o.StableRoutingID && maps.Equal(r.TopologyDomains, o.TopologyDomains) &&
+		r.RequireEvents == o.RequireEvents && r.Asked == o.Asked
 }
 
 // Normalised returns the record with defaults filled (id from the name or the
 // name from the id, model and group "default", engine vllm, one rank), the URL
 // in one spelling (lower-case scheme and host, no trailing slash), and an
-// error that names the first field that is out of range.
+// error that names the first field that is out of range. An empty URL stays.
 func (r Record) Normalised() (Record, error) {
 	if r.Name == "" {
 		if r.ID == 0 {
@@ -98,15 +115,26 @@ func (r Record) Normalised() (Record, error) {
 	if r.Engine == "" {
 		r.Engine = "vllm"
 	}
-	if r.DPSize == 0 {
+	if r.DPSize == 0 && r.Asked == "" {
 		r.DPSize = 1
 	}
-	u, err := NormaliseURL(r.URL)
-	if err != nil {
-		return r, err
+	if r.URL != "" {
+		u, err := NormaliseURL(r.URL)
+		if err != nil {
+			return r, err
+		}
+		r.URL = u
 	}
-	r.URL = u
 	return r, r.check()
+}
+
+// Located refuses a record that does not say where the worker is, for sources
+// that must know.
+func (r Record) Located() error {
+	if r.URL == "" {
+		return &FieldError{Field: "url", Allowed: urlForm}
+	}
+	return nil
 }
 
 func (r Record) check() error {
@@ -121,18 +149,24 @@ func (r Record) check() error {
 	if !slices.Contains(Engines(), r.Engine) {
 		return &FieldError{Field: "engine", Value: r.Engine, Allowed: strings.Join(Engines(), ", ")}
 	}
+	leastRanks := 1
+	if r.Asked != "" {
+		leastRanks = 0
+	}
 	for _, f := range []struct {
 		field          string
 		value, low, up int
 	}{
 		{"block_size", r.BlockSize, 0, MaxBlockSize},
 		{"dp_start", r.DPStart, 0, MaxRanks - 1},
-		{"dp_size", r.DPSize, 1, MaxRanks - r.DPStart},
+		{"dp_size", r.DPSize, leastRanks, MaxRanks - r.DPStart},
 		{"max_batched_tokens", r.MaxBatchedTokens, 0, 1 << 30},
 		{"total_kv_blocks", r.TotalKVBlocks, 0, 1 << 30},
 		{"labels (count)", len(r.Labels), 0, MaxLabels},
 		{"taints (count)", len(r.Taints), 0, MaxTaints},
 		{"adapters (count)", len(r.Adapters), 0, MaxAdapters},
+		{"topology_domains (count)", len(r.TopologyDomains), 0, MaxDomains},
+		{"asked (bytes)", len(r.Asked), 0, MaxAsked},
 	} {
 		if f.value < f.low || f.value > f.up {
 			return &FieldError{Field: f.field, Value: strconv.Itoa(f.value), Allowed: fmt.Sprintf("%d to %d", f.low, f.up)}
@@ -161,17 +195,32 @@ func (r Record) checkParts() error {
 	if err := r.checkAdapters(); err != nil {
 		return err
 	}
-	for _, k := range slices.Sorted(maps.Keys(r.Labels)) {
-		if err := checkName("labels key", k); err != nil {
+	if err := checkTexts("labels", r.Labels); err != nil {
+		return err
+	}
+	if err := checkTexts("topology_domains", r.TopologyDomains); err != nil {
+		return err
+	}
+	if r.StableRoutingID != "" {
+		if err := checkName("stable_routing_id", r.StableRoutingID); err != nil {
 			return err
-		}
-		if v := r.Labels[k]; len(v) > MaxNameBytes {
-			return &FieldError{Field: "labels." + k, Value: v, Allowed: "at most 256 bytes"}
 		}
 	}
 	for i, t := range r.Taints {
 		if err := checkName(fmt.Sprintf("taints[%d]", i), t); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+func checkTexts(field string, texts map[string]string) error {
+	for _, k := range slices.Sorted(maps.Keys(texts)) {
+		if err := checkName(field+" key", k); err != nil {
+			return err
+		}
+		if v := texts[k]; len(v) > MaxNameBytes {
+			return &FieldError{Field: field + "." + k, Value: v, Allowed: "at most 256 bytes"}
 		}
 	}
 	return nil

@@ -274,6 +274,9 @@ func (l *loader) finish(cfg *Config) {
 	}
 	for i, r := range cfg.Workers.Static {
 		rec, err := r.Normalised()
+		if err == nil {
+			err = rec.Located()
+		}
 		if err != nil {
 			l.recordProblem(i, err)
 			continue

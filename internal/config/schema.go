@@ -43,6 +43,9 @@ func nodeOf(t reflect.Type, tag reflect.StructTag) *node {
 		n.children = make(map[string]*node, t.NumField())
 		for f := range t.Fields() {
 			key := f.Tag.Get("koanf")
+			if key == "-" {
+				continue
+			}
 			n.children[key] = nodeOf(f.Type, f.Tag)
 			n.order = append(n.order, key)
 		}
