@@ -69,29 +69,9 @@ func idsOf(raw []byte) (ids []uint32, ok bool) {
 	if len(raw) < 2 || raw[0] != '[' {
 		return nil, false
 	}
-	r := &jsonscan.Reader{Data: raw, Pos: 1}
-	ids = make([]uint32, 0, len(raw)/5+1)
-	for {
-		r.Space()
-		start := r.Pos
-		if !r.Digits() {
-			return nil, false
-		}
-		var id uint64
-		for _, c := range raw[start:r.Pos] {
-			if id = id*10 + uint64(c-'0'); id > 1<<32-1 {
-				return nil, false
-			}
-		}
-		ids = append(ids, uint32(id))
-		r.Space()
-		if r.Take(']') {
-			return ids, true
-		}
-		if !r.Take(',') {
-			return nil, false
-		}
-	}
+	r := jsonscan.Reader{Data: raw}
+	ids, err := r.Uint32s(make([]uint32, 0, len(raw)/5+1))
+	return ids, err == nil && len(ids) > 0 && r.Pos == len(raw)
 }
 
 // firstOnly returns the fields with the prompt replaced by the first of its

@@ -251,6 +251,23 @@ func (r *Reader) Digits() bool {
 // with its escapes undone. It checks that nothing follows the object. The
 // slices belong to the text.
 func (r *Reader) Members(f func(key, value []byte) error) error {
+	err := r.Object(func(key []byte) error {
+		value, err := r.Value()
+		if err != nil {
+			return err
+		}
+		return f(key, value)
+	})
+	if err != nil {
+		return err
+	}
+	return r.End()
+}
+
+// Object calls f for each member of the object that r stands before, with the key,
+// its escapes undone; f takes the value, which r then stands before. The key belongs
+// to the text.
+func (r *Reader) Object(f func(key []byte) error) error {
 	r.Space()
 	if !r.Take('{') {
 		return ErrNotJSON
@@ -272,15 +289,39 @@ func (r *Reader) Members(f func(key, value []byte) error) error {
 			return ErrNotJSON
 		}
 		r.Space()
-		value, err := r.Value()
-		if err != nil {
-			return err
-		}
-		if err := f(Unquote(raw), value); err != nil {
+		if err := f(Unquote(raw)); err != nil {
 			return err
 		}
 		r.Space()
 	}
+	return nil
+}
+
+// Array calls f for each element of the array that r stands before, with its index;
+// f takes the element, which r then stands before.
+func (r *Reader) Array(f func(i int) error) error {
+	r.Space()
+	if !r.Take('[') {
+		return ErrNotJSON
+	}
+	r.Space()
+	for i := 0; !r.Take(']'); i++ {
+		if i > 0 {
+			if !r.Take(',') {
+				return ErrNotJSON
+			}
+			r.Space()
+		}
+		if err := f(i); err != nil {
+			return err
+		}
+		r.Space()
+	}
+	return nil
+}
+
+// End checks that only white space is left.
+func (r *Reader) End() error {
 	r.Space()
 	if r.Pos != len(r.Data) {
 		return ErrNotJSON
