@@ -1,7 +1,6 @@
 package core
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/routerd/routerd/core/affinity"
@@ -30,7 +29,8 @@ type attempt struct {
 	blockCount int                    // full blocks of that length
 	blocks     []kvcache.BlockHash    // of the prompt; empty when unknown
 	hashes     []kvcache.BlockHash    // buffer of blocks, where they were computed here
-	sequences  []kvcache.SequenceHash // of blocks
+	prefixes   []kvcache.SequenceHash // of blocks
+	sequences  []kvcache.SequenceHash // what load counts the blocks by: prefixes, the caller's own, or some that nobody shares
 	exact      bool
 
 	// The snapshot: candidates by row of the table.
@@ -52,6 +52,7 @@ type attempt struct {
 	reports    []load.Report        // of the engines, by row; empty when nobody is asked
 	reported   []bool
 	overloaded map[load.Slot]bool // candidates that are, all the same; mostly nil
+	beside     []RankOverlap      // of the chosen worker; only where the request asks for detail
 	stale      bool               // rows lack some that were overloaded
 	passedOver bool               // rows lack some that are out of reach or refuse
 
@@ -84,8 +85,8 @@ func (p *Partition) take() *attempt {
 // give puts an attempt back. It forgets what belongs to the request, so that
 // the pool keeps only buffers.
 func (p *Partition) give(a *attempt) {
-	a.req, a.sel, a.view, a.passed, a.blocks, a.turn, a.booked, a.placed = nil, nil, nil, nil, nil, nil, nil, nil
-	a.claim, a.asked = reserve.Claim{}, asked{}
+	a.req, a.sel, a.view, a.passed, a.blocks, a.sequences, a.turn, a.booked, a.placed = nil, nil, nil, nil, nil, nil, nil, nil, nil
+	a.claim, a.asked, a.beside = reserve.Claim{}, asked{}, nil
 	a.bound, a.hold, a.shared = nil, affinity.Hold{}, a.shared[:0]
 	a.waiting = waiting{rows: a.waiting.rows[:0]}
 	a.reported = a.reported[:0]
@@ -122,24 +123,6 @@ func (a *attempt) begin(p *Partition, req *Request) error {
 	return nil
 }
 
-func (a *attempt) readPrompt(p *Partition) error {
-	pr := &a.req.Prompt
-	a.blocks, a.tokens, a.exact = pr.Blocks, pr.Count, pr.Exact
-	if pr.Tokens != nil {
-		var err error
-		a.hashes, err = kvcache.BlockHashes(a.hashes, pr.Tokens, p.blockSize, kvcache.Seed(a.req.Adapter, pr.Salt))
-		if err != nil {
-			return fmt.Errorf("hash prompt: %w", err)
-		}
-		a.blocks, a.tokens, a.exact = a.hashes, len(pr.Tokens), true
-	}
-	// Hashes that the caller brought cover at least their own blocks.
-	a.tokens = max(a.tokens, len(a.blocks)*p.blockSize) + pr.More
-	a.blockCount = a.tokens / p.blockSize
-	a.sequences = kvcache.SequenceHashes(a.sequences, a.blocks)
-	return nil
-}
-
 // cached is the number of prompt tokens that a row need not prefill: device
 // blocks whole, host and disk by the default weights of kv-aware.
 func (a *attempt) cached(row, blockSize int) int64 {
@@ -150,5 +133,24 @@ func (a *attempt) cached(row, blockSize int) int64 {
 
 // demand is what a booking on the row puts on its rank.
 func (a *attempt) demand(row, blockSize int) load.Demand {
-	return load.PromptDemand(int64(a.tokens), a.cached(row, blockSize), blockSize, a.sequences)
+	return a.demandOf(a.cached(row, blockSize), blockSize)
 }
+
+// demandOf is what a booking puts on a rank that has cached prompt tokens.
+func (a *attempt) demandOf(cached int64, blockSize int) load.Demand {
+	d := load.PromptDemand(int64(a.tokens), cached, blockSize, a.sequences)
+	if !holds(a.req.TrackPrefill) {
+		d.PrefillTokens = 0
+	}
+	return d
+}
+
+// decodeBlocks is what a rank would hold with the request booked on it; the loads
+// must be there.
+func (a *attempt) decodeBlocks(row, blockSize int) float64 {
+	blocks := float64(load.PromptBlocks(int64(a.tokens), blockSize))
+	return a.loads[row].DecodeBlocks + blocks - a.active[a.view.rows[a.rows[row]].slot]
+}
+
+// holds is a setting of a request that is true unless it says otherwise.
+func holds(setting *bool) bool { return setting == nil || *setting }

@@ -34,7 +34,7 @@ func (a *attempt) fill(ctx context.Context, p *Partition, set policy.ColumnSet) 
 	if a.conflicts > 0 && !a.waiting.since.IsZero() {
 		t.Flags |= uint32(abi.FlagDequeuedAgain)
 	}
-	t.SetPrefix(p.blockSize, a.sequences)
+	t.SetPrefix(p.blockSize, a.prefixes)
 	copy(t.Rows, a.workers)
 	now := time.Now()
 	t.At = now
@@ -83,13 +83,24 @@ func (a *attempt) fillCache(p *Partition) {
 	}
 }
 
+// fillLoad writes our projection. Where the request does not count prompt tokens as
+// load there are none, its own included.
 func (a *attempt) fillLoad(blockSize int) {
 	t := &a.table
-	col := t.Fill(abi.ColLoadPrefillTokens)
-	for i := range col {
-		col[i] = float64(a.loads[i].PrefillTokens)
+	tracked := holds(a.req.TrackPrefill)
+	prefill := func(c abi.Column, own int) {
+		col := t.Fill(c)
+		if !tracked {
+			clear(col)
+			return
+		}
+		for i := range col {
+			col[i] = float64(a.loads[i].PrefillTokens + int64(own))
+		}
 	}
-	col = t.Fill(abi.ColLoadDecodeBlocks)
+	prefill(abi.ColLoadPrefillTokens, 0)
+	prefill(abi.ColLoadPotentialPrefillTokens, a.tokens)
+	col := t.Fill(abi.ColLoadDecodeBlocks)
 	for i := range col {
 		col[i] = a.loads[i].DecodeBlocks
 	}
@@ -97,15 +108,9 @@ func (a *attempt) fillLoad(blockSize int) {
 	for i := range col {
 		col[i] = float64(a.loads[i].ActiveRequests)
 	}
-	col = t.Fill(abi.ColLoadPotentialPrefillTokens)
-	for i := range col {
-		col[i] = float64(a.loads[i].PrefillTokens + int64(a.tokens))
-	}
 	col = t.Fill(abi.ColLoadPotentialDecodeBlocks)
-	blocks := float64(load.PromptBlocks(int64(a.tokens), blockSize))
 	for i := range col {
-		held := a.active[a.view.rows[a.rows[i]].slot]
-		col[i] = a.loads[i].DecodeBlocks + blocks - held
+		col[i] = a.decodeBlocks(i, blockSize)
 	}
 }
 

@@ -3,6 +3,7 @@ package core
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/routerd/routerd/core/policy"
@@ -91,6 +92,11 @@ func unavailable(code Code, format string, args ...any) *Error {
 
 // ending says that the core was closed.
 func ending() *Error { return unavailable(CodeNotReady, "the router is shutting down") }
+
+// noModel says that no such partition was ever registered.
+func noModel(key fleet.PartitionKey) *Error {
+	return &Error{Code: CodeModelNotFound, Message: "model " + strconv.Quote(clip(key.Model, 80)) + " does not exist", Field: "model"}
+}
 
 func conflict(id string) *Error {
 	return &Error{Code: CodeConflict, Message: fmt.Sprintf("selection id %q is in use", clip(id, 80)), Field: "selection_id"}

@@ -44,7 +44,7 @@ type Change struct {
 // holds no lock while it asks the sources, so that a slow policy delays nobody
 // else; calls for one key wait for each other. A prepared partition is visible
 // to requests from the first Commit that puts a worker into it. A block size
-// that differs from an existing partition's is a *fleet.FieldError; a partition
+// that differs from an existing partition's is a *MismatchError; a partition
 // keeps its size when it has lost all its workers.
 func (c *SelectionCore) Prepare(ctx context.Context, key fleet.PartitionKey, blockSize int) error {
 	key = key.Normalised()
@@ -129,7 +129,9 @@ func (c *SelectionCore) build(key fleet.PartitionKey, blockSize int) error {
 
 // Commit applies a change. Every partition named must have been prepared. It is
 // short, applied whole or refused whole with an error that names the field, and
-// no reader sees a part of it. Bookings of removed records and ranks are
+// no reader sees a part of it. The first worker of a partition fixes for all others
+// whether its blocks are hashed for Eagle: another record is a *MismatchError, as a
+// block size is. Bookings of removed records and ranks are
 // dropped and their reservations released as withdrawn; an upsert of a record
 // that stays in its partition keeps them.
 func (c *SelectionCore) Commit(ch Change) error {
@@ -182,6 +184,7 @@ type plan struct {
 	upserts   map[fleet.WorkerID]*member
 	removals  []fleet.WorkerID
 	drops     bool // it takes workers or ranks away
+	eagle     bool // of its upserts
 }
 
 // plan checks a change and works out its effect. members must be held.
@@ -216,6 +219,11 @@ func (c *SelectionCore) plan(ch Change) (map[fleet.PartitionKey]*plan, *director
 			return nil, nil, fmt.Errorf("upserts[%d]: %w", i, err)
 		}
 		touched[rec.ID] = true
+		if pl := of(p); len(pl.upserts) == 0 {
+			pl.eagle = rec.Eagle
+		} else if pl.eagle != rec.Eagle {
+			return nil, nil, fmt.Errorf("upserts[%d]: %w", i, eagleMismatch(p.key, pl.eagle))
+		}
 		entry, exists := old.workers[rec.ID]
 		m := &member{}
 		if exists && entry.partition == p {
@@ -255,6 +263,9 @@ func (c *SelectionCore) checkMember(m Member) (fleet.Record, *Partition, error) 
 			return rec, nil, err
 		}
 	}
+	if p.settled && p.eagle.Load() != rec.Eagle {
+		return rec, nil, eagleMismatch(p.key, !rec.Eagle)
+	}
 	return rec, p, nil
 }
 
@@ -276,6 +287,10 @@ func applyAll(plans map[fleet.PartitionKey]*plan) []load.Owner {
 	var owners []load.Owner
 	for _, k := range keys {
 		pl := plans[k]
+		if len(pl.upserts) > 0 {
+			pl.partition.settled = true
+			pl.partition.eagle.Store(pl.eagle)
+		}
 		before := len(pl.partition.slotOf)
 		gone := pl.partition.apply(pl.upserts, pl.removals)
 		owners = append(owners, gone...)
@@ -295,10 +310,3 @@ func withdraw(owners []load.Owner) {
 }
 
 var _ load.Owner = (*booking)(nil)
-
-func (p *Partition) checkBlockSize(n int) error {
-	if n == p.blockSize {
-		return nil
-	}
-	return &fleet.FieldError{Field: "block_size", Value: strconv.Itoa(n), Allowed: fmt.Sprintf("%d, the partition's", p.blockSize)}
-}

@@ -29,6 +29,9 @@ type Partition struct {
 	index     KvIndex
 	created   time.Time
 	salt      uint64 // tells the partitions' draws apart under one seed
+	settled   bool   // by its first worker; guarded by the core's members
+
+	eagle atomic.Bool // fixed once it is settled
 
 	ruling   atomic.Pointer[ruling]
 	sequence atomic.Uint64 // requests so far, advisory ones left out
@@ -193,18 +196,24 @@ func (p *Partition) projectLoad(a *attempt) (done bool, err error) {
 		}
 	}
 	p.dropFull(a, now)
+	p.loadsOf(a, now)
+	p.noteUses(a)
+	return true, nil
+}
+
+// loadsOf copies load and version of every candidate, and what they hold of the
+// prompt by their bookings. mu must be held.
+func (p *Partition) loadsOf(a *attempt, now time.Time) {
 	n := len(a.rows)
 	a.loads = slices.Grow(a.loads[:0], n)[:n]
 	a.versions = slices.Grow(a.versions[:0], n)[:n]
 	for i, row := range a.rows {
 		a.loads[i], a.versions[i] = p.tracker.Load(a.view.rows[row].slot, now)
 	}
-	p.noteUses(a)
 	slots := p.tracker.Len()
 	a.active = slices.Grow(a.active[:0], slots)[:slots]
 	clear(a.active)
 	p.tracker.Active(a.sequences, a.active)
-	return true, nil
 }
 
 // dropOverloaded takes the candidates out that are over the busy limit, but the
@@ -281,18 +290,23 @@ func (a *attempt) matchIndex(p *Partition) {
 		a.workers[i] = a.view.rows[row].worker
 	}
 	a.overlaps = slices.Grow(a.overlaps[:0], n)[:n]
+	a.find(p, a.workers, a.overlaps)
+}
+
+// find asks the index what each of some workers holds of the prompt.
+func (a *attempt) find(p *Partition, workers []fleet.Worker, out []kvcache.Overlap) {
 	if len(a.blocks) == 0 {
-		clear(a.overlaps)
+		clear(out)
 		return
 	}
-	p.index.Find(a.blocks, a.workers, a.overlaps)
-	n32 := uint32(len(a.blocks))
-	for i := range a.overlaps {
-		o := bounded(a.overlaps[i], n32)
+	p.index.Find(a.blocks, workers, out)
+	n := uint32(len(a.blocks))
+	for i := range out {
+		o := bounded(out[i], n)
 		if len(a.shared) > 0 {
-			o.Shared = min(kvcache.Beyond(a.shared, o.Device+o.Host+o.Disk), n32-o.Device-o.Host-o.Disk)
+			o.Shared = min(kvcache.Beyond(a.shared, o.Device+o.Host+o.Disk), n-o.Device-o.Host-o.Disk)
 		}
-		a.overlaps[i] = o
+		out[i] = o
 	}
 }
 

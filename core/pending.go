@@ -89,7 +89,7 @@ func (k *chosen) size() int64 {
 	for key, value := range k.constraints.RequiredLabels {
 		n += 4*each + len(key) + len(value)
 	}
-	return int64(n)
+	return int64(n) + k.selection.Detail.size()
 }
 
 // Booking is what Reserve books.
@@ -108,6 +108,9 @@ type Booking struct {
 	Prompt   Prompt
 	Adapter  string
 	Uncached *int
+	// AssumeReuse and TrackPrefill are as those of a Request; only of a booking that
+	// names its worker.
+	AssumeReuse, TrackPrefill *bool
 	// Session is the session to bind, empty for none; of a booking without a worker
 	// it is empty or the session of the selection, which is bound in either case.
 	Session string
@@ -202,7 +205,7 @@ func (c *SelectionCore) kept(b *Booking, key reserve.PendingKey) (*chosen, error
 func (c *SelectionCore) explicit(b *Booking, key fleet.PartitionKey) (*chosen, error) {
 	p := c.directory.Load().partitions[key]
 	if p == nil {
-		return nil, &Error{Code: CodeModelNotFound, Message: "model " + strconv.Quote(clip(key.Model, 80)) + " does not exist", Field: "model"}
+		return nil, noModel(key)
 	}
 	m := p.view.Load().byID[*b.Worker]
 	if m == nil {
@@ -224,7 +227,7 @@ func (c *SelectionCore) explicit(b *Booking, key fleet.PartitionKey) (*chosen, e
 	}
 	a := p.take()
 	defer p.give(a)
-	a.req = &Request{Prompt: b.Prompt, Adapter: b.Adapter}
+	a.req = &Request{Prompt: b.Prompt, Adapter: b.Adapter, AssumeReuse: b.AssumeReuse, TrackPrefill: b.TrackPrefill}
 	if err := a.readPrompt(p); err != nil {
 		return nil, err
 	}
@@ -234,9 +237,10 @@ func (c *SelectionCore) explicit(b *Booking, key fleet.PartitionKey) (*chosen, e
 			return nil, invalid(&fleet.FieldError{Field: "effective_prefill_tokens", Value: strconv.Itoa(uncached), Allowed: fmt.Sprintf("0 to %d, the prompt's length", a.tokens)})
 		}
 	}
+	demand := a.demandOf(int64(a.tokens-uncached), p.blockSize)
+	demand.Blocks = slices.Clone(demand.Blocks)
 	return &chosen{
-		partition: p, generation: m.generation, session: b.Session, binds: b.Session != "", adapter: b.Adapter,
-		demand: load.PromptDemand(int64(a.tokens), int64(a.tokens-uncached), p.blockSize, slices.Clone(a.sequences)),
+		partition: p, generation: m.generation, session: b.Session, binds: b.Session != "", adapter: b.Adapter, demand: demand,
 		selection: Selection{
 			ID: b.SelectionID, Partition: key, Worker: fleet.Worker{ID: *b.Worker, Rank: rank}, BlockSize: p.blockSize,
 			By: policy.ByPin, PromptTokens: a.tokens, PromptBlocks: a.blockCount, Overlap: kvcache.Overlap{},

@@ -111,6 +111,13 @@ type Request struct {
 	// Leased tells that the caller sees to it that its booking ends: the core does
 	// not let it expire.
 	Leased bool
+	// AssumeReuse says whether prompts that begin alike share their blocks on a
+	// worker: where it is false, those of this one count as its own, whoever else
+	// has them. It is no word about what is cached. nil is true.
+	AssumeReuse *bool
+	// TrackPrefill says whether prompt tokens count as load: where it is false, none
+	// are booked, and the policy sees none on any worker. nil is true.
+	TrackPrefill *bool
 	// Detail asks for Selection.Detail.
 	Detail bool
 	// RequestID names the request in decision ids.
@@ -122,7 +129,8 @@ type Request struct {
 // has to do: it makes the load, and the length that a policy sees (isl_tokens,
 // isl_blocks). Only the first prompt's blocks are looked up in the index.
 type Prompt struct {
-	// Tokens are the prompt's ids. When not nil they win over Blocks and Count.
+	// Tokens are the prompt's ids. When not nil they win over Blocks, Sequences and
+	// Count.
 	Tokens []uint32
 	// Blocks are local block hashes that the caller computed.
 	Blocks []kvcache.BlockHash
@@ -137,13 +145,14 @@ type Prompt struct {
 	// Salt is the cache salt, which separates the blocks of tenants.
 	Salt string
 	// Sequences are the sequence hashes of Blocks where the caller has its own:
-	// load counts by these. Empty, or as many as Blocks.
+	// load counts by these. Empty, or as many as Blocks; without Blocks as many as the
+	// caller likes.
 	Sequences []kvcache.SequenceHash
 	// Bigram tells whether blocks of Tokens hold pairs of neighbouring tokens
 	// (EAGLE); nil is as the partition's workers do.
 	Bigram *bool
 	// Multimodal are, by block of Tokens, the hashes of the images and other items
-	// that touch the block, ascending. What is beyond its end has none.
+	// that touch the block, in any order. What is beyond its end has none.
 	Multimodal [][]uint64
 }
 
