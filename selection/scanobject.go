@@ -1,0 +1,62 @@
+package selection
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/routerd/routerd/internal/jsonscan"
+)
+
+// object reads a small object with a known set of fields, each at most once.
+type object struct {
+	r      *jsonscan.Reader
+	path   string // of the object
+	fields []string
+	given  uint64 // by place in fields
+}
+
+// read calls f for each field that is given, with its place in fields; f reads the
+// value.
+func (o *object) read(f func(i int) error) error {
+	if err := opens(o.r, '{', o.path, "an object"); err != nil {
+		return err
+	}
+	return o.r.Object(func(key []byte) error {
+		i := slices.IndexFunc(o.fields, func(name string) bool { return name == string(key) })
+		if i < 0 {
+			all := slices.Sorted(slices.Values(o.fields))
+			return unknownField(o.path+"."+string(key), "the fields "+strings.Join(all, ", "))
+		}
+		if o.given>>i&1 == 1 {
+			return repeated(o.path + "." + o.fields[i])
+		}
+		o.given |= 1 << i
+		return f(i)
+	})
+}
+
+// scalars is read for fields that are no arrays and no objects: f gets the value as it
+// is written and the path of its field. null is as good as leaving the field out.
+func (o *object) scalars(f func(i int, raw []byte, name string) error) error {
+	return o.read(func(i int) error {
+		raw, err := o.r.Value()
+		if err != nil {
+			return err
+		}
+		if string(raw) == "null" {
+			o.given &^= 1 << i
+			return nil
+		}
+		return f(i, raw, o.path+"."+o.fields[i])
+	})
+}
+
+// require refuses an object without one of the fields.
+func (o *object) require(fields ...int) error {
+	for _, i := range fields {
+		if o.given>>i&1 == 0 {
+			return missing(o.path + "." + o.fields[i])
+		}
+	}
+	return nil
+}
