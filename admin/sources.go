@@ -71,7 +71,7 @@ type WorkerList interface {
 // WorkerSource keeps the workers that were put by API.
 type WorkerSource interface {
 	Put(ctx context.Context, rec fleet.Record) (view catalog.View, created bool, err error)
-	Delete(ctx context.Context, ref string) error
+	Delete(ctx context.Context, ref string) (fleet.Record, error)
 }
 
 // Partitions shows what the core knows.

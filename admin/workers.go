@@ -75,7 +75,7 @@ func (s *Server) address(ref string, rec *fleet.Record) error {
 }
 
 func (s *Server) deleteWorker(ctx context.Context, x *exchange) error {
-	if err := s.parts.WorkerSource.Delete(ctx, x.name); err != nil {
+	if _, err := s.parts.WorkerSource.Delete(ctx, x.name); err != nil {
 		return err
 	}
 	x.rc.SetStatusCode(fasthttp.StatusNoContent)

@@ -77,7 +77,9 @@ func (r *Reconciler) bringTogether(ctx context.Context, group []*attempt) {
 	answers := make(chan *attempt, len(group))
 	for _, a := range group {
 		go func() {
-			a.blockSize, a.err = r.blockSize(ctx, a.want)
+			if a.err = lacking(a.want, r.sizes.Configured(a.want.Model)); a.err == nil {
+				a.blockSize, a.err = r.blockSize(ctx, a.want)
+			}
 			answers <- a
 		}()
 	}
@@ -109,7 +111,7 @@ func (r *Reconciler) finish(ctx context.Context, a *attempt) {
 	defer r.end(a)
 	e, want, err := a.entry, a.want, a.err
 	if err == nil {
-		err = r.prepare(ctx, want, a.blockSize)
+		err = mismatch(r.prepare(ctx, want, a.blockSize))
 	}
 	e.op.Lock()
 	defer e.op.Unlock()
@@ -117,12 +119,12 @@ func (r *Reconciler) finish(ctx context.Context, a *attempt) {
 		return // withdrawn, changed or given up meanwhile: whoever did that, or Run, goes on
 	}
 	if err == nil {
-		err = r.commit(e, want, a.blockSize)
+		err = mismatch(r.commit(e, want, a.blockSize))
 	}
 	if err != nil {
 		r.uncommit(e, want.ID)
 		r.unlisten(e, nil)
-		if _, changed := r.settle(a, core.Incomplete, []string{err.Error()}); changed {
+		if _, changed := r.settle(a, core.Incomplete, reasonsOf(err)); changed {
 			r.log.Warn("worker incomplete; it is tried again", "worker", want.Name, "err", err)
 		}
 		return
@@ -181,7 +183,7 @@ func (r *Reconciler) prepare(ctx context.Context, want fleet.Record, blockSize i
 type mismatchError struct{ has, want int }
 
 func (e *mismatchError) Error() string {
-	return fmt.Sprintf("block_size_mismatch: the worker says %d, the model's configuration %d", e.has, e.want)
+	return fmt.Sprintf(blockSizeMismatch+": the worker says %d, the model's configuration %d", e.has, e.want)
 }
 
 // blockSize is the model's configuration, else the record's, else the engine's
@@ -200,11 +202,11 @@ func (r *Reconciler) blockSize(ctx context.Context, want fleet.Record) (int, err
 	case r.probes <- struct{}{}:
 		defer func() { <-r.probes }()
 	case <-ctx.Done():
-		return 0, fmt.Errorf("block_size_unknown: not configured, and the engine was not asked: %w", context.Cause(ctx))
+		return 0, fmt.Errorf(blockSizeUnknown+": not configured, and the engine was not asked: %w", context.Cause(ctx))
 	}
 	probed, err := r.sizes.Probe(ctx, want.URL)
 	if err != nil {
-		return 0, fmt.Errorf("block_size_unknown: not configured, and the engine did not tell: %w", err)
+		return 0, fmt.Errorf(blockSizeUnknown+": not configured, and the engine did not tell: %w", err)
 	}
 	return probed, nil
 }

@@ -74,12 +74,12 @@ func (e *ConflictError) Error() string {
 	return fmt.Sprintf("%s %q is taken by %s", e.Field, e.Value, e.Holder)
 }
 
-// ForeignError refuses to remove a worker that another source brought.
+// ForeignError refuses to change or remove a worker that another source brought.
 type ForeignError struct{ Worker, Source string }
 
-// Error names the worker and where it has to be removed.
+// Error names the worker and where it has to be done.
 func (e *ForeignError) Error() string {
-	return fmt.Sprintf("worker %q comes from the source %q (file: workers.static of the configuration); remove it there", e.Worker, e.Source)
+	return fmt.Sprintf("worker %q comes from the source %q (file: workers.static of the configuration); change or remove it there", e.Worker, e.Source)
 }
 
 // Check tells whether Apply would take the list: records must be normalised
@@ -96,7 +96,11 @@ func (r *Reconciler) check(source string, desired []fleet.Record) error {
 	type claim struct{ field, value string }
 	taken := map[claim]string{}
 	claims := func(rec fleet.Record) []claim {
-		return []claim{{"id", rec.ID.String()}, {"name", rec.Name}, {"url", rec.URL}}
+		all := []claim{{"id", rec.ID.String()}, {"name", rec.Name}}
+		if rec.URL != "" {
+			all = append(all, claim{"url", rec.URL})
+		}
+		return all
 	}
 	for _, e := range r.entries {
 		if e.source == source {

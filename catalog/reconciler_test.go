@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -36,6 +37,7 @@ type ledger struct {
 	probe      func(url string) (int, error)
 	prepare    func(key fleet.PartitionKey)
 	listenErr  error
+	commitErr  error
 }
 
 func newLedger() *ledger {
@@ -56,7 +58,7 @@ func (l *ledger) Prepare(_ context.Context, key fleet.PartitionKey, blockSize in
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if has, ok := l.blockSizes[key]; ok && has != blockSize {
-		return fmt.Errorf("block_size_mismatch: the partition has %d", has)
+		return &fleet.FieldError{Field: "block_size", Value: strconv.Itoa(blockSize), Allowed: fmt.Sprintf("%d, the partition's", has)}
 	}
 	l.blockSizes[key] = blockSize
 	return nil
@@ -65,6 +67,9 @@ func (l *ledger) Prepare(_ context.Context, key fleet.PartitionKey, blockSize in
 func (l *ledger) Commit(ch core.Change) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.commitErr != nil && len(ch.Upserts) > 0 {
+		return l.commitErr
+	}
 	for _, m := range ch.Upserts {
 		l.workers[m.Record.ID] = m.Record
 		l.note("upsert %d", m.Record.ID)
@@ -254,7 +259,7 @@ func TestM6_AWorkerWithAnotherBlockSizeWaitsAndTheOthersServe(t *testing.T) {
 		r := newReconciler(l)
 		list := []fleet.Record{record(t, 1), record(t, 2, func(r *fleet.Record) { r.BlockSize = 32 }), record(t, 3)}
 		apply(t, r, list...)
-		want := map[string]string{"w1": "ready", "w2": "incomplete prepare partition m:default: block_size_mismatch: the partition has 16", "w3": "ready"}
+		want := map[string]string{"w1": "ready", "w2": "incomplete block_size_mismatch: existing=16 requested=32", "w3": "ready"}
 		if diff := cmp.Diff(want, lifecycles(r)); diff != "" {
 			t.Error(diff)
 		}

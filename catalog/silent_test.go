@@ -83,7 +83,7 @@ func TestTheLowestIDProbedTogetherFixesTheBlockSize(t *testing.T) {
 			return 0, 32, nil
 		})
 		apply(t, r, record(t, 2, unsized), first)
-		want := map[string]string{"w1": "ready", "w2": "incomplete prepare partition m:default: block_size_mismatch: the partition has 16"}
+		want := map[string]string{"w1": "ready", "w2": "incomplete block_size_mismatch: existing=16 requested=32"}
 		if diff := cmp.Diff(want, lifecycles(r)); diff != "" {
 			t.Error(diff)
 		}

@@ -1,4 +1,5 @@
-// Package api is the catalog source behind the worker routes of the admin API.
+// Package api is the catalog source behind the worker routes of the admin API and
+// of the selection service.
 // Its workers are kept in one file and survive a crash at any point: a change
 // that was answered is found again after the next start.
 //
@@ -39,6 +40,12 @@ type Source struct {
 	records []fleet.Record
 }
 
+// stored is a worker in the file.
+type stored struct {
+	fleet.Record
+	Asked string `json:"asked,omitempty"`
+}
+
 // Open reads the file; a missing one is an empty list. A file that cannot be
 // read is an error: nothing is lost silently.
 func Open(file string, r *catalog.Reconciler) (*Source, error) {
@@ -50,8 +57,13 @@ func Open(file string, r *catalog.Reconciler) (*Source, error) {
 	case err != nil:
 		return nil, fmt.Errorf("read workers: %w", err)
 	}
-	if err := json.Unmarshal(data, &s.records); err != nil {
+	var kept []stored
+	if err := json.Unmarshal(data, &kept); err != nil {
 		return nil, fmt.Errorf("read workers from %s: %w", file, err)
+	}
+	for _, k := range kept {
+		k.Record.Asked = k.Asked
+		s.records = append(s.records, k.Record)
 	}
 	return s, nil
 }
@@ -86,8 +98,9 @@ func (s *Source) restore() (skipped []error, changed []fleet.WorkerID, err error
 }
 
 // Put adds or replaces a worker, whole, and returns how it stands after one
-// attempt to make it ready. Without an id, a worker that has the name is
-// replaced. The error is a *fleet.FieldError for a bad record or a
+// attempt to make it ready, which takes as long as its engine may take to tell a
+// block size (2 s) and its partition to be built. Without an id, a worker that has
+// the name is replaced. The error is a *fleet.FieldError for a bad record or a
 // *catalog.ConflictError for one that another worker stands against; nothing
 // has changed then.
 func (s *Source) Put(ctx context.Context, rec fleet.Record) (view catalog.View, created bool, err error) {
@@ -99,17 +112,84 @@ func (s *Source) Put(ctx context.Context, rec fleet.Record) (view catalog.View, 
 	if err != nil {
 		return catalog.View{}, false, err
 	}
+	return s.bring(ctx, rec), created, nil
+}
+
+// Update changes the worker with the id and returns how it stands after one
+// attempt, as Put does. change gets the record as it is; it must replace the maps
+// and slices that it changes, and is called again when another change came first.
+// Its error comes back as it is; the others are those of Put and Delete.
+func (s *Source) Update(ctx context.Context, id fleet.WorkerID, change func(*fleet.Record) error) (catalog.View, error) {
+	for {
+		was, err := s.own(id)
+		if err != nil {
+			return catalog.View{}, err
+		}
+		rec := was
+		if err := change(&rec); err != nil {
+			return catalog.View{}, err
+		}
+		if rec, err = rec.Normalised(); err != nil {
+			return catalog.View{}, err
+		}
+		if rec.ID != id {
+			return catalog.View{}, &fleet.FieldError{Field: "id", Value: rec.ID.String(), Allowed: id.String() + ", which a change keeps"}
+		}
+		switch changed, err := s.swap(was, rec); {
+		case err != nil:
+			return catalog.View{}, err
+		case changed:
+			return s.bring(ctx, rec), nil
+		}
+	}
+}
+
+// own finds a worker of this source.
+func (s *Source) own(id fleet.WorkerID) (fleet.Record, error) {
+	s.mu.Lock()
+	i := slices.IndexFunc(s.records, func(o fleet.Record) bool { return o.ID == id })
+	var rec fleet.Record
+	if i >= 0 {
+		rec = s.records[i]
+	}
+	s.mu.Unlock()
+	if i >= 0 {
+		return rec, nil
+	}
+	for _, v := range s.reconciler.Workers() {
+		if v.ID == id && v.Source != Name {
+			return rec, &catalog.ForeignError{Worker: v.Name, Source: v.Source}
+		}
+	}
+	return rec, fmt.Errorf("worker %q: %w", id, ErrNotFound)
+}
+
+// swap stores rec if the worker is still as it was.
+func (s *Source) swap(was, rec fleet.Record) (changed bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.IndexFunc(s.records, was.Equal)
+	if i < 0 {
+		return false, nil
+	}
+	next := slices.Clone(s.records)
+	next[i] = rec
+	return true, s.replace(next)
+}
+
+// bring tries a worker whose change is durable: a caller that has gone does not
+// undo it. No lock is held, so that a silent engine delays this worker's answer
+// only.
+func (s *Source) bring(ctx context.Context, rec fleet.Record) catalog.View {
 	view, ok := s.reconciler.Worker(rec.ID.String())
 	if ok && (view.Pending || view.Lifecycle != core.Ready) {
-		// The change is durable: a caller that has gone does not undo it. No lock is
-		// held, so that a silent engine delays this worker's answer only.
 		s.reconciler.Bring(context.WithoutCancel(ctx), rec.ID)
 		view, ok = s.reconciler.Worker(rec.ID.String())
 	}
 	if !ok {
 		view = catalog.View{Record: rec, Source: Name, Lifecycle: core.Incomplete, Reasons: []string{"removed while it was put"}}
 	}
-	return view, created, nil
+	return view
 }
 
 // add stores the worker and plans it.
@@ -126,24 +206,25 @@ func (s *Source) add(rec fleet.Record) (created bool, err error) {
 	return i < 0, s.replace(next)
 }
 
-// Delete removes the worker with the id or name. The error is ErrNotFound, or a
-// *catalog.ForeignError for a worker of another source, which only that source
-// can remove.
-func (s *Source) Delete(_ context.Context, ref string) error {
+// Delete removes the worker with the id or name and returns what it was. The
+// error is ErrNotFound, or a *catalog.ForeignError for a worker of another source,
+// which only that source can remove.
+func (s *Source) Delete(_ context.Context, ref string) (fleet.Record, error) {
 	view, ok := s.reconciler.Worker(ref)
 	if !ok {
-		return fmt.Errorf("worker %q: %w", ref, ErrNotFound)
+		return fleet.Record{}, fmt.Errorf("worker %q: %w", ref, ErrNotFound)
 	}
 	if view.Source != Name {
-		return &catalog.ForeignError{Worker: view.Name, Source: view.Source}
+		return fleet.Record{}, &catalog.ForeignError{Worker: view.Name, Source: view.Source}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	next := slices.DeleteFunc(slices.Clone(s.records), func(o fleet.Record) bool { return o.ID == view.ID })
-	if len(next) == len(s.records) {
-		return fmt.Errorf("worker %q: %w", ref, ErrNotFound)
+	i := slices.IndexFunc(s.records, func(o fleet.Record) bool { return o.ID == view.ID })
+	if i < 0 {
+		return fleet.Record{}, fmt.Errorf("worker %q: %w", ref, ErrNotFound)
 	}
-	return s.replace(next)
+	gone := s.records[i]
+	return gone, s.replace(slices.Delete(slices.Clone(s.records), i, i+1))
 }
 
 // replace checks the list, makes it durable, then plans it, so that no answered
@@ -163,7 +244,11 @@ func (s *Source) replace(next []fleet.Record) error {
 }
 
 func (s *Source) write(records []fleet.Record) error {
-	data, err := json.MarshalIndent(records, "", "  ")
+	kept := make([]stored, len(records))
+	for i, rec := range records {
+		kept[i] = stored{Record: rec, Asked: rec.Asked}
+	}
+	data, err := json.MarshalIndent(kept, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode workers: %w", err)
 	}

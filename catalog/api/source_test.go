@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -59,7 +60,7 @@ func TestAnAnsweredChangeIsFoundAfterTheNextStart(t *testing.T) {
 	if _, _, err := s.Put(t.Context(), fleet.Record{ID: 2, Name: "w2", URL: "http://127.0.0.1:8001"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Delete(t.Context(), "1"); err != nil {
+	if _, err := s.Delete(t.Context(), "1"); err != nil {
 		t.Fatal(err)
 	}
 	_, again := open(t, file)
@@ -91,7 +92,7 @@ func TestAStoredWorkerThatTheFileClaimsIsLeftOut(t *testing.T) {
 	if diff := cmp.Diff([]string{"1", "2", "3"}, names(r)); diff != "" {
 		t.Error(diff)
 	}
-	if err := again.Delete(t.Context(), "3"); err != nil {
+	if _, err := again.Delete(t.Context(), "3"); err != nil {
 		t.Errorf("a later change failed: %v", err)
 	}
 }
@@ -111,10 +112,10 @@ func TestARefusedPutChangesNothing(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	var foreign *catalog.ForeignError
-	if err := s.Delete(t.Context(), "1"); !errors.As(err, &foreign) {
+	if _, err := s.Delete(t.Context(), "1"); !errors.As(err, &foreign) {
 		t.Errorf("a worker of the file was deleted: %v", err)
 	}
-	if err := s.Delete(t.Context(), "none"); !errors.Is(err, api.ErrNotFound) {
+	if _, err := s.Delete(t.Context(), "none"); !errors.Is(err, api.ErrNotFound) {
 		t.Errorf("got %v", err)
 	}
 	if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) {
@@ -180,7 +181,7 @@ func TestASilentWorkerDelaysNoChangeOfAnother(t *testing.T) {
 	if err != nil || !created || v.Lifecycle != core.Ready {
 		t.Errorf("got %+v, created %t, %v", v, created, err)
 	}
-	if err := s.Delete(t.Context(), "2"); err != nil {
+	if _, err := s.Delete(t.Context(), "2"); err != nil {
 		t.Error(err)
 	}
 	close(engines.leave)
@@ -190,5 +191,99 @@ func TestASilentWorkerDelaysNoChangeOfAnother(t *testing.T) {
 	_, again := open(t, file)
 	if diff := cmp.Diff([]string{"1"}, names(again)); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestAChangeKeepsWhatItDoesNotTouch(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "workers.json")
+	s, r := open(t, file)
+	if _, _, err := s.Put(t.Context(), fleet.Record{ID: 1, URL: "http://127.0.0.1:8000", Taints: []string{"a"}, Asked: `{"x":1}`, DPSize: 1}); err != nil {
+		t.Fatal(err)
+	}
+	v, err := s.Update(t.Context(), 1, func(rec *fleet.Record) error {
+		rec.TotalKVBlocks, rec.Asked = 7, `{"x":2}`
+		return nil
+	})
+	want := must(t, fleet.Record{ID: 1, URL: "http://127.0.0.1:8000", Taints: []string{"a"}, Asked: `{"x":2}`, DPSize: 1, TotalKVBlocks: 7})
+	if diff := cmp.Diff(want, v.Record); diff != "" || err != nil || v.Lifecycle != core.Ready {
+		t.Errorf("%s, %v\n%s", v.Lifecycle, err, diff)
+	}
+	_, again := open(t, file)
+	if got, _ := again.Worker("1"); !got.Equal(want) {
+		t.Errorf("after the next start: %+v", got.Record)
+	}
+	refused := errors.New("no")
+	if _, err := s.Update(t.Context(), 1, func(rec *fleet.Record) error { rec.TotalKVBlocks = 8; return refused }); !errors.Is(err, refused) {
+		t.Errorf("got %v", err)
+	}
+	for field, change := range map[string]func(*fleet.Record){"id": func(r *fleet.Record) { r.ID, r.Name = 2, "2" }, "url": func(r *fleet.Record) { r.URL = "x" }} {
+		_, err := s.Update(t.Context(), 1, func(rec *fleet.Record) error { change(rec); return nil })
+		if fe, ok := errors.AsType[*fleet.FieldError](err); !ok || fe.Field != field {
+			t.Errorf("%s: got %v", field, err)
+		}
+	}
+	if got, _ := r.Worker("1"); !got.Equal(want) {
+		t.Errorf("after refused changes: %+v", got.Record)
+	}
+}
+
+func TestOnlyAWorkerOfTheSourceIsChangedByAPI(t *testing.T) {
+	s, r := open(t, filepath.Join(t.TempDir(), "workers.json"))
+	if err := r.Apply(t.Context(), "file", []fleet.Record{must(t, fleet.Record{ID: 1, URL: "http://127.0.0.1:8000"})}); err != nil {
+		t.Fatal(err)
+	}
+	keep := func(*fleet.Record) error { return nil }
+	var foreign *catalog.ForeignError
+	if _, err := s.Update(t.Context(), 1, keep); !errors.As(err, &foreign) || foreign.Source != "file" {
+		t.Errorf("got %v", err)
+	}
+	if _, err := s.Update(t.Context(), 2, keep); !errors.Is(err, api.ErrNotFound) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestChangesAtOnceLoseNothing(t *testing.T) {
+	s, r := open(t, filepath.Join(t.TempDir(), "workers.json"))
+	if _, _, err := s.Put(t.Context(), fleet.Record{ID: 1, URL: "http://127.0.0.1:8000"}); err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 5 {
+				if _, err := s.Update(context.Background(), 1, func(rec *fleet.Record) error { rec.TotalKVBlocks++; return nil }); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if v, _ := r.Worker("1"); v.TotalKVBlocks != 40 {
+		t.Errorf("%d of 40 changes were kept", v.TotalKVBlocks)
+	}
+}
+
+func TestAFileOfBeforeIsRead(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "workers.json")
+	const before = `[{"id": 5, "name": "w5", "url": "http://127.0.0.1:8000", "model": "m", "group": "default", "engine": "vllm", "dp_size": 1, "kv_events": {"0": "tcp://127.0.0.1:1"}}]`
+	if err := os.WriteFile(file, []byte(before), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, r := open(t, file)
+	want := must(t, fleet.Record{ID: 5, Name: "w5", URL: "http://127.0.0.1:8000", Model: "m", KVEvents: map[int]string{0: "tcp://127.0.0.1:1"}})
+	if v, _ := r.Worker("5"); !v.Equal(want) || v.Lifecycle != core.Ready {
+		t.Errorf("got %+v", v)
+	}
+}
+
+func TestADeletedWorkerIsAnswered(t *testing.T) {
+	s, _ := open(t, filepath.Join(t.TempDir(), "workers.json"))
+	put := must(t, fleet.Record{ID: 5, URL: "http://127.0.0.1:8000", Taints: []string{"a"}})
+	if _, _, err := s.Put(t.Context(), put); err != nil {
+		t.Fatal(err)
+	}
+	gone, err := s.Delete(t.Context(), "5")
+	if diff := cmp.Diff(put, gone); diff != "" || err != nil {
+		t.Error(err, diff)
 	}
 }

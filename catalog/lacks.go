@@ -1,0 +1,84 @@
+package catalog
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/routerd/routerd/fleet"
+)
+
+// The words that reasons of incomplete workers begin with. What follows the colon
+// tells more; of a mismatch with the partition, "existing=X requested=Y".
+const (
+	urlMissing        = "url_missing"
+	blockSizeUnknown  = "block_size_unknown"
+	blockSizeMismatch = "block_size_mismatch"
+	eagleMismatch     = "is_eagle_mismatch"
+	dpSizeZero        = "dp_size_zero"
+	eventsMissing     = "kv_events_missing"
+	replayOfRanks     = "replay_unranked"
+)
+
+// incompleteError is why a worker is not ready: its reasons.
+type incompleteError []string
+
+func (e incompleteError) Error() string { return strings.Join(e, "; ") }
+
+// reasonsOf are the words for an error of an attempt.
+func reasonsOf(err error) []string {
+	if lacking, ok := errors.AsType[incompleteError](err); ok {
+		return lacking
+	}
+	return []string{err.Error()}
+}
+
+// lacking tells what a record has to have before its engine or the core is asked
+// about it; nil for nothing. Where something is missing, a block size that only
+// the engine knows counts as missing too.
+func lacking(want fleet.Record, configured int) error {
+	var out incompleteError
+	if want.URL == "" {
+		out = append(out, urlMissing+": nobody told where the worker is")
+	}
+	if want.DPSize == 0 {
+		out = append(out, dpSizeZero+": the worker has no rank")
+	}
+	if want.RequireEvents {
+		for _, rank := range want.Ranks() {
+			if want.KVEvents[int(rank)] == "" {
+				out = append(out, fmt.Sprintf("%s: rank %d", eventsMissing, rank))
+			}
+		}
+	}
+	if want.Asked != "" && want.DPSize > 1 && len(want.Replay) > 0 {
+		out = append(out, replayOfRanks+": a replay endpoint that names no rank serves one rank only")
+	}
+	if out == nil {
+		return nil
+	}
+	if want.BlockSize == 0 && configured == 0 {
+		at := 0
+		if want.URL == "" {
+			at = 1
+		}
+		out = slices.Insert(out, at, blockSizeUnknown+": not configured, and the engine is asked once the rest is known")
+	}
+	return out
+}
+
+// mismatch turns the core's refusal of a block size or of Eagle into its word;
+// other errors stay.
+func mismatch(err error) error {
+	field, ok := errors.AsType[*fleet.FieldError](err)
+	if !ok {
+		return err
+	}
+	word := map[string]string{"block_size": blockSizeMismatch, "is_eagle": eagleMismatch}[field.Field]
+	existing, _, ok := strings.Cut(field.Allowed, ", the partition's")
+	if word == "" || !ok {
+		return err
+	}
+	return incompleteError{fmt.Sprintf("%s: existing=%s requested=%s", word, existing, field.Value)}
+}
