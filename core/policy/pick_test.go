@@ -110,8 +110,32 @@ func TestQ5_TemperaturesThatAreRefused(t *testing.T) {
 			t.Errorf("a configuration of %s is taken", v)
 		}
 	}
-	if err := revision(t, use("builtin:kv-aware"), nil).CheckOverrides(map[string]json.RawMessage{"temperature": json.RawMessage(`1`)}); err == nil {
+	if err := picking2(policy.TwoChoicesPicker, "", scores(1), t).CheckOverrides(map[string]json.RawMessage{"temperature": json.RawMessage(`1`)}); err == nil {
 		t.Error("an override that reaches no stage is taken")
+	}
+}
+
+// The default policy names no picker: a request may ask it for a draw.
+func TestQ5_ATemperatureReachesTheDefaultPolicy(t *testing.T) {
+	rev := revision(t, use("builtin:kv-aware"), nil)
+	for _, v := range []string{`-1`, `NaN`, `"1"`, `null`, `1e999`} {
+		err := rev.CheckOverrides(map[string]json.RawMessage{"temperature": json.RawMessage(v)})
+		if f, ok := errors.AsType[*fleet.FieldError](err); !ok || f.Field != "temperature" {
+			t.Errorf("override %s: got %v; want a refusal of temperature", v, err)
+		}
+	}
+	const draws = 3000
+	third := []float64{1.0 / 3, 1.0 / 3, 1.0 / 3}
+	costs := scores(-1, -2, -3)
+	for overrides, want := range map[string][]float64{
+		"": {1, 0, 0}, `{"temperature":0}`: {1, 0, 0}, `{"temperature":1e-9}`: {1, 0, 0}, `{"temperature":1e9}`: third,
+	} {
+		got := drawn(t, picking2(policy.BestPicker, "", costs, t), 3, draws, overrides)
+		for row, share := range want {
+			if math.Abs(float64(got[row])/draws-share) > 0.03 || share == 1 && got[row] != draws {
+				t.Errorf("%s: row %d was picked %d times of %d; want %.3f of them", overrides, row, got[row], draws, share)
+			}
+		}
 	}
 }
 

@@ -39,15 +39,7 @@ func (twoChoices) CheckOverrides(map[string]json.RawMessage) ([]string, error) {
 
 func (twoChoices) Close() error { return nil }
 
-// bestTotal leaves the pick to the host: the highest total, ties by its draw.
-type bestTotal struct{}
-
-func (bestTotal) Columns() ColumnSet { return ColumnSet{} }
-
-func (bestTotal) Pick(context.Context, *Table, []float64, *StageReport) (Choice, Verdict, error) {
-	return Choice{HostDraws: true}, Answered, nil
-}
-
-func (bestTotal) CheckOverrides(map[string]json.RawMessage) ([]string, error) { return nil, nil }
-
-func (bestTotal) Close() error { return nil }
+// bestTotal leaves the pick to the host: the highest total, ties by its draw. It has
+// no configuration, but a request may ask for a draw as by softmax: that is the
+// default picker, and its caller need not know which one decides.
+type bestTotal struct{ softmax }
