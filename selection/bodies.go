@@ -47,17 +47,28 @@ type selectBody struct {
 	SelectionID *string `json:"selection_id,omitempty"`
 	partitionFields
 	promptFields
-	RouterConfigOverride map[string]json.RawMessage `json:"router_config_override,omitempty"`
-	ExpectedOutputTokens *uint32                    `json:"expected_output_tokens,omitempty"`
-	PriorityJump         *float64                   `json:"priority_jump,omitempty"`
-	StrictPriority       *uint32                    `json:"strict_priority,omitempty"`
-	SessionID            *string                    `json:"session_id,omitempty"`
-	SessionContext       *sessionContext            `json:"session_context,omitempty"`
-	AffinityTarget       *targetFields              `json:"affinity_target,omitempty"`
-	PinnedWorker         *pinFields                 `json:"pinned_worker,omitempty"`
-	AllowedWorkerIDs     []fleet.WorkerID           `json:"allowed_worker_ids,omitempty"`
-	RoutingConstraints   *constraints               `json:"routing_constraints,omitempty"`
-	Advisory             bool                       `json:"advisory,omitempty"`
+	RouterConfigOverride *configOverride  `json:"router_config_override,omitempty"`
+	ExpectedOutputTokens *uint32          `json:"expected_output_tokens,omitempty"`
+	PriorityJump         *float64         `json:"priority_jump,omitempty"`
+	StrictPriority       *uint32          `json:"strict_priority,omitempty"`
+	SessionID            *string          `json:"session_id,omitempty"`
+	SessionContext       *sessionContext  `json:"session_context,omitempty"`
+	AffinityTarget       *targetFields    `json:"affinity_target,omitempty"`
+	PinnedWorker         *pinFields       `json:"pinned_worker,omitempty"`
+	AllowedWorkerIDs     []fleet.WorkerID `json:"allowed_worker_ids,omitempty"`
+	RoutingConstraints   *constraints     `json:"routing_constraints,omitempty"`
+	Advisory             bool             `json:"advisory,omitempty"`
+}
+
+// configOverride are settings of the policy, and how the request counts as load.
+type configOverride struct {
+	OverlapScoreCredit    *float64 `json:"overlap_score_credit,omitempty"`
+	PrefillLoadScale      *float64 `json:"prefill_load_scale,omitempty"`
+	RouterTemperature     *float64 `json:"router_temperature,omitempty"`
+	SharedCacheMultiplier *float64 `json:"shared_cache_multiplier,omitempty"`
+	OverlapScoreWeight    *float64 `json:"overlap_score_weight,omitempty"` // the old name of prefill_load_scale
+	AssumeKvReuse         *bool    `json:"assume_kv_reuse,omitempty"`
+	TrackPrefillTokens    *bool    `json:"track_prefill_tokens,omitempty"`
 }
 
 type sessionContext struct {
@@ -131,6 +142,7 @@ type reserveBody struct {
 	ExpectedOutputTokens   *uint32         `json:"expected_output_tokens,omitempty"`
 	EffectivePrefillTokens *int            `json:"effective_prefill_tokens,omitempty"`
 	TrackPrefillTokens     *bool           `json:"track_prefill_tokens,omitempty"`
+	RouterConfigOverride   *configOverride `json:"router_config_override,omitempty"`
 	SessionID              *string         `json:"session_id,omitempty"`
 	SessionContext         *sessionContext `json:"session_context,omitempty"`
 }
@@ -215,6 +227,7 @@ type rankLoad struct {
 type lookupBody struct {
 	partitionFields
 	promptFields
+	RouterConfigOverride *configOverride `json:"router_config_override,omitempty"`
 }
 
 type overlapAnswer struct {

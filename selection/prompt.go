@@ -194,5 +194,7 @@ func inWords(f field, message, allowed string) error {
 // lookup is what the body asks to look at; the slices are the body's.
 func (b *body) lookup() (core.Lookup, error) {
 	p, err := b.prompt()
-	return core.Lookup{Partition: b.partition, Prompt: p, Adapter: b.adapter}, err
+	return core.Lookup{
+		Partition: b.partition, Prompt: p, Adapter: b.adapter, AssumeReuse: b.override.assumeReuse, TrackPrefill: b.override.trackPrefill,
+	}, err
 }

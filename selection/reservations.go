@@ -1,11 +1,165 @@
 package selection
 
-import "context"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
 
-func (s *Server) reserve(_ context.Context, x *exchange) error { return errUnsupported }
+	"github.com/routerd/routerd/core"
+	"github.com/routerd/routerd/core/reserve"
+	"github.com/routerd/routerd/internal/httpapi"
+	"github.com/routerd/routerd/internal/jsonscan"
+)
 
-func (s *Server) prefillComplete(_ context.Context, x *exchange) error { return errUnsupported }
+func (s *Server) reserve(ctx context.Context, x *exchange) error {
+	b, err := s.bodies.read(x.rc.PostBody(), reserveSet)
+	if err != nil {
+		return err
+	}
+	defer s.bodies.done(b)
+	if !b.given.has(fieldSelectionID) {
+		return missing(fieldSelectionID.name())
+	}
+	booking, err := b.booking()
+	if err != nil {
+		return err
+	}
+	sel, err := s.parts.Core.Reserve(ctx, booking)
+	if err != nil {
+		return b.inOurWords(err)
+	}
+	x.booked(sel)
+	return x.reply(201, reservedAnswer{
+		SelectionID: sel.ID, ModelName: sel.Partition.Model, RoutingGroup: sel.Partition.Group, WorkerID: sel.Worker.ID, DpRank: sel.Worker.Rank,
+		Endpoint: sel.Endpoint,
+	})
+}
 
-func (s *Server) outputBlock(_ context.Context, x *exchange) error { return errUnsupported }
+// booking is what the body asks to book. Without a worker that is a selection as it
+// was made, and all other fields but the session count for nothing.
+func (b *body) booking() (*core.Booking, error) {
+	out := &core.Booking{SelectionID: b.id, Partition: b.partition, Session: b.session}
+	if b.context != nil {
+		out.Session = b.context.ID
+	}
+	if !b.given.has(fieldWorkerID) {
+		return out, nil
+	}
+	prompt, err := b.bookedPrompt()
+	if err != nil {
+		return nil, err
+	}
+	out.Worker, out.Prompt, out.Adapter = &b.worker, prompt, b.adapter
+	out.AssumeReuse, out.TrackPrefill = b.override.assumeReuse, b.override.trackPrefill
+	if b.given.has(fieldDpRank) {
+		out.Rank = &b.rank
+	}
+	// Without a word about it nothing counts as left to prefill: b.effective is 0.
+	if b.given.has(fieldEffective) {
+		out.TrackPrefill = nil
+		isl := prompt.Count
+		if prompt.Tokens != nil {
+			isl = len(prompt.Tokens)
+		}
+		if b.effective > isl {
+			return nil, inWords(fieldEffective, fmt.Sprintf("effective_prefill_tokens (%d) must not exceed isl_tokens (%d)", b.effective, isl), "0 to "+strconv.Itoa(isl))
+		}
+	}
+	out.Uncached = &b.effective
+	if b.given.has(fieldTrackPrefill) {
+		out.TrackPrefill = &b.track
+	}
+	return out, nil
+}
 
-func (s *Server) free(_ context.Context, x *exchange) error { return errUnsupported }
+// inOurWords turns what the core refuses into what Dynamo's service says where it has
+// another status or text; all else stays as it is.
+func (b *body) inOurWords(err error) error {
+	e, ok := errors.AsType[*core.Error](err)
+	if !ok {
+		return err
+	}
+	key := b.partition.Normalised()
+	place := "for model=" + httpapi.Clip(key.Model) + " routing_group=" + httpapi.Clip(key.Group)
+	id := httpapi.Clip(b.id)
+	switch {
+	case e.Code == core.CodeConflict && e.Field == fieldSelectionID.name():
+		return said(httpapi.CodeConflict, e, "selection "+id+" is already reserved or being reserved")
+	case e.Code == core.CodeConflict && e.Field == fieldSessionID.name():
+		return said(httpapi.CodeInvalid, e, e.Message) // Dynamo has 400 for it
+	case e.Code == core.CodeConflict && e.Field == fieldWorkerID.name() && !b.given.has(fieldWorkerID):
+		return said(httpapi.CodeNotFound, e, "the selected worker is not schedulable any more "+place)
+	case (e.Code == core.CodeConflict || e.Code == core.CodePinUnknown) && e.Field == fieldWorkerID.name():
+		return said(httpapi.CodeNotFound, e, "schedulable worker "+b.worker.String()+" not found "+place)
+	case e.Code == core.CodeNotFound && e.Field == fieldSelectionID.name():
+		return said(httpapi.CodeNotFound, e, "no pending selection "+id+" "+place+" (expired, already used, or never selected)")
+	}
+	return b.override.named(err)
+}
+
+// said is the failure that stands for an error of the core.
+func said(code httpapi.Code, e *core.Error, message string) error {
+	return &httpapi.Failure{Code: code, Message: message, Details: httpapi.Details{Step: string(e.Code), Item: e.Field}}
+}
+
+func (s *Server) prefillComplete(_ context.Context, x *exchange) error {
+	if raw := x.rc.PostBody(); len(raw) > 0 {
+		if err := readObject(raw, nil, nil); err != nil {
+			return err
+		}
+	}
+	if err := s.parts.Core.PrefillComplete(x.id); err != nil {
+		return notReserved(x.id, err)
+	}
+	return x.done()
+}
+
+func (s *Server) outputBlock(_ context.Context, x *exchange) error {
+	var fraction *float64
+	err := readObject(x.rc.PostBody(), []string{"decay_fraction"}, func(_ int, raw []byte, name string) error {
+		v, err := numberOf(raw, name, 0, 1, "between 0.0 and 1.0")
+		fraction = &v
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.parts.Core.OutputBlock(x.id, 1, fraction); err != nil {
+		return notReserved(x.id, err)
+	}
+	return x.done()
+}
+
+func (s *Server) free(_ context.Context, x *exchange) error {
+	if err := s.parts.Core.Free(x.id, reserve.Outcome{Kind: reserve.Completed}); err != nil {
+		return notReserved(x.id, err)
+	}
+	return x.done()
+}
+
+// done answers that it is done.
+func (x *exchange) done() error {
+	x.write(200, []byte(`{"status":"ok"}`))
+	return nil
+}
+
+// notReserved says in Dynamo's words that there is no such reservation.
+func notReserved(id string, err error) error {
+	if e, ok := errors.AsType[*core.Error](err); ok && e.Code == core.CodeNotFound {
+		return said(httpapi.CodeNotFound, e, "reservation "+httpapi.Clip(id)+" not found")
+	}
+	return err
+}
+
+// readObject reads a body with these fields, none of which is an array or an object.
+func readObject(raw []byte, fields []string, f func(i int, raw []byte, name string) error) error {
+	r := &jsonscan.Reader{Data: raw}
+	o := object{r: r, path: "", fields: fields}
+	r.Space()
+	err := o.scalars(f)
+	if err == nil {
+		err = r.End()
+	}
+	return broken(err)
+}

@@ -143,7 +143,8 @@ type body struct {
 	effective int
 	track     bool
 
-	reader jsonscan.Reader
+	reader  jsonscan.Reader
+	request core.Request
 }
 
 // bodies are those that are not in use.

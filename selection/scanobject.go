@@ -10,7 +10,7 @@ import (
 // object reads a small object with a known set of fields, each at most once.
 type object struct {
 	r      *jsonscan.Reader
-	path   string // of the object
+	path   string // of the object; empty for the body
 	fields []string
 	given  uint64 // by place in fields
 }
@@ -18,17 +18,21 @@ type object struct {
 // read calls f for each field that is given, with its place in fields; f reads the
 // value.
 func (o *object) read(f func(i int) error) error {
-	if err := opens(o.r, '{', o.path, "an object"); err != nil {
+	path := o.path
+	if path == "" {
+		path = "body"
+	}
+	if err := opens(o.r, '{', path, "a JSON object"); err != nil {
 		return err
 	}
 	return o.r.Object(func(key []byte) error {
 		i := slices.IndexFunc(o.fields, func(name string) bool { return name == string(key) })
 		if i < 0 {
 			all := slices.Sorted(slices.Values(o.fields))
-			return unknownField(o.path+"."+string(key), "the fields "+strings.Join(all, ", "))
+			return unknownField(o.name(string(key)), "the fields "+strings.Join(all, ", "))
 		}
 		if o.given>>i&1 == 1 {
-			return repeated(o.path + "." + o.fields[i])
+			return repeated(o.name(o.fields[i]))
 		}
 		o.given |= 1 << i
 		return f(i)
@@ -47,7 +51,7 @@ func (o *object) scalars(f func(i int, raw []byte, name string) error) error {
 			o.given &^= 1 << i
 			return nil
 		}
-		return f(i, raw, o.path+"."+o.fields[i])
+		return f(i, raw, o.name(o.fields[i]))
 	})
 }
 
@@ -55,8 +59,16 @@ func (o *object) scalars(f func(i int, raw []byte, name string) error) error {
 func (o *object) require(fields ...int) error {
 	for _, i := range fields {
 		if o.given>>i&1 == 0 {
-			return missing(o.path + "." + o.fields[i])
+			return missing(o.name(o.fields[i]))
 		}
 	}
 	return nil
+}
+
+// name is the path of a field.
+func (o *object) name(field string) string {
+	if o.path == "" {
+		return field
+	}
+	return o.path + "." + field
 }

@@ -9,9 +9,10 @@ import (
 
 // Server is the selection service. Its methods are safe for concurrent use.
 type Server struct {
-	cfg   Config
-	parts Parts
-	log   *slog.Logger
+	cfg    Config
+	parts  Parts
+	bodies bodies
+	log    *slog.Logger
 }
 
 // New makes a server; an error names the field that is out of range or the metric
