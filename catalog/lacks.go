@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/fleet"
 )
 
@@ -14,8 +15,7 @@ import (
 const (
 	urlMissing        = "url_missing"
 	blockSizeUnknown  = "block_size_unknown"
-	blockSizeMismatch = "block_size_mismatch"
-	eagleMismatch     = "is_eagle_mismatch"
+	blockSizeMismatch = "block_size_mismatch" // and is_eagle_mismatch, by the core's field
 	dpSizeZero        = "dp_size_zero"
 	eventsMissing     = "kv_events_missing"
 	replayOfRanks     = "replay_unranked"
@@ -71,14 +71,9 @@ func lacking(want fleet.Record, configured int) error {
 // mismatch turns the core's refusal of a block size or of Eagle into its word;
 // other errors stay.
 func mismatch(err error) error {
-	field, ok := errors.AsType[*fleet.FieldError](err)
+	unlike, ok := errors.AsType[*core.MismatchError](err)
 	if !ok {
 		return err
 	}
-	word := map[string]string{"block_size": blockSizeMismatch, "is_eagle": eagleMismatch}[field.Field]
-	existing, _, ok := strings.Cut(field.Allowed, ", the partition's")
-	if word == "" || !ok {
-		return err
-	}
-	return incompleteError{fmt.Sprintf("%s: existing=%s requested=%s", word, existing, field.Value)}
+	return incompleteError{fmt.Sprintf("%s_mismatch: existing=%s requested=%s", unlike.Field, unlike.Has, unlike.Requested)}
 }

@@ -69,7 +69,7 @@ func TestASizeOrHashingUnlikeThePartitionsIsAMismatch(t *testing.T) {
 		t.Error(diff)
 	}
 	l = newLedger()
-	l.commitErr = &fleet.FieldError{Field: "is_eagle", Value: "true", Allowed: "false, the partition's"}
+	l.commitErr = &core.MismatchError{Field: "is_eagle", Has: "false", Requested: "true"}
 	want = []string{"is_eagle_mismatch: existing=false requested=true"}
 	if diff := cmp.Diff(want, reasons(t, l, record(t, 1, func(r *fleet.Record) { r.Eagle = true }))); diff != "" {
 		t.Error(diff)

@@ -58,7 +58,7 @@ func (l *ledger) Prepare(_ context.Context, key fleet.PartitionKey, blockSize in
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if has, ok := l.blockSizes[key]; ok && has != blockSize {
-		return &fleet.FieldError{Field: "block_size", Value: strconv.Itoa(blockSize), Allowed: fmt.Sprintf("%d, the partition's", has)}
+		return &core.MismatchError{Partition: key, Field: "block_size", Has: strconv.Itoa(has), Requested: strconv.Itoa(blockSize)}
 	}
 	l.blockSizes[key] = blockSize
 	return nil

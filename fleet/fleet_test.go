@@ -41,6 +41,9 @@ func TestAnIDComesFromTheName(t *testing.T) {
 	if err != nil || r.ID != fleet.IDFromName("w1") || r.ID == 0 || r.ID >= 1<<53 {
 		t.Errorf("got %v, %v", r.ID, err)
 	}
+	if r, err = (fleet.Record{Name: "0", URL: "http://127.0.0.1:1"}).Normalised(); err != nil || r.ID != 0 {
+		t.Errorf("the worker named 0: got %v, %v", r.ID, err)
+	}
 	r, err = fleet.Record{ID: 7, URL: "http://127.0.0.1:1"}.Normalised()
 	if err != nil || r.Name != "7" {
 		t.Errorf("got name %q, %v", r.Name, err)
@@ -153,7 +156,7 @@ func TestRecordsOutOfRangeNameTheField(t *testing.T) {
 }
 
 func TestNamesThatAHeaderCanHoldAreTaken(t *testing.T) {
-	for _, r := range []fleet.Record{{ID: 7, Name: "7"}, {Name: "rack/4"}, {Name: "7b"}, {Name: "-7"}, {Name: "a b"}, {Name: "größe=1"}} {
+	for _, r := range []fleet.Record{{ID: 7, Name: "7"}, {Name: "0"}, {Name: "rack/4"}, {Name: "7b"}, {Name: "-7"}, {Name: "a b"}, {Name: "größe=1"}} {
 		r.URL = "http://127.0.0.1:1"
 		if _, err := r.Normalised(); err != nil {
 			t.Error(err)

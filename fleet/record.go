@@ -34,6 +34,7 @@ type Adapter struct {
 // Record describes one worker as its source wants it: the body of the worker
 // API and an element of `workers.static`. Zero values mean unset.
 type Record struct {
+	// ID is 0 for a worker named 0; else 0 stands for a number derived from the name.
 	ID   WorkerID `json:"id" koanf:"id" doc:"Number of the worker; derived from the name when 0."`
 	Name string   `json:"name" koanf:"name" doc:"Unique name; the id when empty."`
 	// URL is empty while nobody knows where the worker is; sources that know refuse
@@ -107,7 +108,7 @@ func (r Record) Normalised() (Record, error) {
 		}
 		r.Name = r.ID.String()
 	}
-	if r.ID == 0 {
+	if r.ID == 0 && r.Name != "0" {
 		r.ID = IDFromName(r.Name)
 	}
 	key := r.Partition()

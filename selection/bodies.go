@@ -166,27 +166,38 @@ type statusAnswer struct {
 	Status string `json:"status"`
 }
 
-// workerFields are what a worker's body may have beside its id.
+// workerFields are what a worker's body and its answer have beside its names.
 type workerFields struct {
-	ModelName             *string           `json:"model_name,omitempty"`
-	RoutingGroup          *string           `json:"routing_group,omitempty"`
 	Endpoint              *string           `json:"endpoint"`
 	KvEventsEndpoint      *string           `json:"kv_events_endpoint"`
-	KvEventsEndpoints     map[string]string `json:"kv_events_endpoints,omitempty"`
+	KvEventsEndpoints     map[uint32]string `json:"kv_events_endpoints,omitempty"`
 	ReplayEndpoint        *string           `json:"replay_endpoint"`
-	BlockSize             *int              `json:"block_size"`
-	DataParallelStartRank *int              `json:"data_parallel_start_rank"`
-	DataParallelSize      *int              `json:"data_parallel_size"`
-	MaxNumBatchedTokens   *int              `json:"max_num_batched_tokens"`
-	TotalKvBlocks         *int              `json:"total_kv_blocks"`
+	BlockSize             *uint32           `json:"block_size"`
+	DataParallelStartRank *uint32           `json:"data_parallel_start_rank"`
+	DataParallelSize      *uint32           `json:"data_parallel_size"`
+	MaxNumBatchedTokens   *uint64           `json:"max_num_batched_tokens"`
+	TotalKvBlocks         *uint64           `json:"total_kv_blocks"`
 	StableRoutingID       *string           `json:"stable_routing_id"`
 	IsEagle               *bool             `json:"is_eagle"`
 	Taints                []string          `json:"taints"`
 	TopologyDomains       map[string]string `json:"topology_domains"`
+	KvEventSourceMode     *string           `json:"kv_event_source_mode,omitempty"` // framework_v1
+	transferFields
+}
+
+// transferFields steer the transfer of KV blocks between workers, which this
+// service does not do: they may be null and nothing else.
+type transferFields struct {
+	KvTransferDomain                 *string           `json:"kv_transfer_domain"`
+	KvTransferEnforcement            *string           `json:"kv_transfer_enforcement"`
+	KvTransferPreferredWeight        *float64          `json:"kv_transfer_preferred_weight"`
+	RouterHintWorkerType             *string           `json:"router_hint_worker_type,omitempty"`
+	RouterHintSourceControlEndpoints map[uint32]string `json:"router_hint_source_control_endpoints,omitempty"`
 }
 
 type workerBody struct {
 	WorkerID *uint64 `json:"worker_id"`
+	partitionFields
 	workerFields
 }
 
@@ -195,8 +206,10 @@ type workerPatch struct {
 }
 
 type workerAnswer struct {
-	WorkerID  uint64 `json:"worker_id"`
-	Lifecycle string `json:"lifecycle"` // incomplete, schedulable, draining, unschedulable
+	WorkerID     uint64 `json:"worker_id"`
+	ModelName    string `json:"model_name"`
+	RoutingGroup string `json:"routing_group"`
+	Lifecycle    string `json:"lifecycle"` // incomplete, schedulable, draining, unschedulable
 	workerFields
 	NotSchedulableReasons []string `json:"not_schedulable_reasons,omitempty"`
 }

@@ -2,8 +2,6 @@ package selection
 
 import "context"
 
-func (s *Server) ready(_ context.Context, x *exchange) error { return errUnsupported }
-
 func (s *Server) replicaSync(_ context.Context, x *exchange) error { return errUnsupported }
 
 func (s *Server) showOpenAPI(_ context.Context, x *exchange) error { return errUnsupported }
