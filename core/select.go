@@ -3,13 +3,11 @@ package core
 import (
 	"context"
 	"errors"
-	"strconv"
 	"time"
 
 	"github.com/routerd/routerd/core/affinity"
 	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/core/reserve"
-	"github.com/routerd/routerd/kvcache"
 )
 
 // conflictsBeforeTurn is how often a decision is made void before the request
@@ -32,7 +30,7 @@ func (c *SelectionCore) Select(ctx context.Context, req *Request) (*Selection, e
 	key := req.Partition.Normalised()
 	p := c.directory.Load().partitions[key]
 	if p == nil {
-		return nil, &Error{Code: CodeModelNotFound, Message: "model " + strconv.Quote(clip(key.Model, 80)) + " does not exist", Field: "model"}
+		return nil, noModel(key)
 	}
 	a := p.take()
 	defer p.give(a)
@@ -126,20 +124,9 @@ func (p *Partition) settle(a *attempt) {
 // askShared asks the shared cache once a request. Whatever goes wrong there, the
 // selection goes on without.
 func (a *attempt) askShared(ctx context.Context, p *Partition) {
-	host := p.core.host.SharedCache
-	if host == nil || len(a.sequences) == 0 {
-		return
-	}
-	hits, err := host.Hits(ctx, p.key, a.sequences, a.shared[:0])
-	if err != nil {
+	if err := a.sharedHits(ctx, p); err != nil {
 		p.core.log.Debug("shared cache did not answer", "partition", p.key.String(), "err", err)
-		return
 	}
-	n := uint32(len(a.sequences))
-	for i, r := range hits { // what is beyond the prompt counts for nothing
-		hits[i] = kvcache.BlockRange{Start: min(r.Start, n), End: min(r.End, n)}
-	}
-	a.shared = hits
 }
 
 // refresh lets the index be asked again if the request has waited for long.
@@ -205,6 +192,7 @@ func (p *Partition) attempt(ctx, limited context.Context, a *attempt, handle *po
 	if err := p.decide(limited, a, &lease); err != nil {
 		return decided, err
 	}
+	a.lookBeside(p)
 	if out, err = p.commit(ctx, a); out != decided || err != nil {
 		return out, err
 	}
@@ -303,6 +291,7 @@ func (a *attempt) answer(p *Partition, r rankState, row int) {
 	sel.Ranks, sel.BlockSize = rec.DPSize, p.blockSize
 	sel.By, sel.Policy, sel.Revision = a.decision.By, a.asked.policy, a.asked.revision
 	sel.Overlap, sel.PromptTokens, sel.PromptBlocks = a.overlaps[row], a.tokens, a.blockCount
+	sel.Detail = a.detail(p, r.member, row)
 }
 
 // book puts the load on the rank, binds the session and turns the claim into a
