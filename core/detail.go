@@ -8,23 +8,38 @@ import (
 	"github.com/routerd/routerd/kvcache"
 )
 
-// lookBeside finds what each rank of the chosen worker holds, candidate or not, for a
-// request that asks for detail. The index is foreign: no lock is held.
+// lookBeside finds what each rank of the chosen worker holds, for a request that asks
+// for detail. The index is foreign: no lock is held.
 func (a *attempt) lookBeside(p *Partition) {
 	if !a.req.Detail {
 		return
 	}
-	chosen := a.view.rows[a.rows[a.decision.Row]]
+	chosen := &a.view.rows[a.rows[a.decision.Row]]
 	ranks := chosen.member.record.Ranks()
+	a.beside = make([]RankOverlap, 0, len(ranks))
+	for i, w := range a.workers { // in the order of ranks
+		if w.ID == chosen.worker.ID {
+			a.beside = append(a.beside, RankOverlap{Worker: w, Name: chosen.member.record.Name, Overlap: a.overlaps[i]})
+		}
+	}
+	if len(a.beside) < len(ranks) {
+		a.askBeside(p, chosen, ranks)
+	}
+}
+
+// askBeside asks the index, for some ranks of the worker are no candidates. What was
+// decided on stays.
+func (a *attempt) askBeside(p *Partition, chosen *viewRow, ranks []uint32) {
 	workers, overlaps := make([]fleet.Worker, len(ranks)), make([]kvcache.Overlap, len(ranks))
 	for i, rank := range ranks {
 		workers[i] = fleet.Worker{ID: chosen.worker.ID, Rank: rank}
 	}
 	a.find(p, workers, overlaps)
+	known := a.beside
 	a.beside = make([]RankOverlap, len(ranks))
 	for i, w := range workers {
-		if w == chosen.worker {
-			overlaps[i] = a.overlaps[a.decision.Row] // what was decided on
+		if at := slices.IndexFunc(known, func(r RankOverlap) bool { return r.Worker == w }); at >= 0 {
+			overlaps[i] = known[at].Overlap
 		}
 		a.beside[i] = RankOverlap{Worker: w, Name: chosen.member.record.Name, Overlap: overlaps[i]}
 	}
@@ -51,13 +66,4 @@ func (a *attempt) detail(p *Partition, m *member, row int) *Detail {
 		d.DecodeBusy = &full
 	}
 	return d
-}
-
-// size is about what the detail holds in memory, when it is kept.
-func (d *Detail) size() int64 {
-	if d == nil {
-		return 0
-	}
-	const fixed, each = 160, 48
-	return fixed + 8*int64(len(d.Sequences)) + each*int64(len(d.Ranks))
 }

@@ -55,6 +55,9 @@ func TestDetailIsWhatTheChoiceWasExpectedToBring(t *testing.T) {
 	}
 	check(pinned(core.Query, "", ""))
 	check(pinned(core.Query, "kept", ""))
+	both := pinned(core.Query, "", "") // both ranks are candidates
+	both.Pin, both.Target = nil, both.Pin
+	check(both)
 	check(pinned(core.Book, "a", ""))
 	want.PrefillTokens, want.DecodeBlocks = 24, 4 // two of its three are there
 	check(pinned(core.Advisory, "", ""))
@@ -84,18 +87,16 @@ func TestDetailOfAPolicysChoiceWithoutAnIndex(t *testing.T) {
 	}
 }
 
-// A kept selection holds no more in memory than is accounted for.
-func TestAKeptDetailCounts(t *testing.T) {
-	bytes := func(detail bool) int64 {
-		w := lookWorld(t, core.SelectionHost{})
-		q := bookRequest("q", prompt('A', 160))
-		q.Kind, q.Detail = core.Query, detail
-		if _, err := w.Select(t.Context(), q); err != nil {
-			t.Fatal(err)
-		}
-		return w.Stats().PendingBytes
+// The caller owns the detail: what is kept for the booking has none.
+func TestAKeptSelectionHasNoDetail(t *testing.T) {
+	w := newWorld(t, use("builtin:kv-aware"), nil)
+	w.join(t, record("w1", "m1"))
+	q := bookRequest("q", prompt('A', 160))
+	q.Kind, q.Detail = core.Query, true
+	if sel, err := w.Select(t.Context(), q); err != nil || sel.Detail == nil {
+		t.Fatalf("%v: no detail", err)
 	}
-	if with, without := bytes(true), bytes(false); with < without+80 {
-		t.Errorf("%d bytes with detail, %d without", with, without)
+	if sel, err := reserveKept(t.Context(), w); err != nil || sel.Detail != nil {
+		t.Errorf("%v: %+v", err, sel)
 	}
 }

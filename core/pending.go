@@ -48,7 +48,7 @@ func (p *Partition) keepForBooking(a *attempt, row int, generation uint64) {
 		constraints: req.Constraints.required(),
 	}
 	c.binds = c.session != "" && req.Pin == nil && req.Target == nil
-	c.demand.Blocks = slices.Clone(c.demand.Blocks)
+	c.demand.Blocks, c.selection.Detail = slices.Clone(c.demand.Blocks), nil // the latter is the caller's
 	for _, w := range req.Exclude {
 		c.excluded = append(c.excluded, w.ID)
 	}
@@ -89,7 +89,7 @@ func (k *chosen) size() int64 {
 	for key, value := range k.constraints.RequiredLabels {
 		n += 4*each + len(key) + len(value)
 	}
-	return int64(n) + k.selection.Detail.size()
+	return int64(n)
 }
 
 // Booking is what Reserve books.
@@ -130,7 +130,8 @@ const (
 // selection that was kept under the id is gone; otherwise it stays. That a worker
 // has left or no longer serves, an id that is in use and a session that is bound
 // elsewhere by now are conflicts, and the last drops what was kept: it will not
-// become right again. Where nothing is kept it is a not_found.
+// become right again. Where nothing is kept it is a not_found. What Reserve returns
+// has no Detail.
 //
 // A session that is bound elsewhere is treated as in Select: from a worker that is
 // not ready or not in reach it moves to the one that is booked; where its worker

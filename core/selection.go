@@ -32,7 +32,8 @@ type Selection struct {
 	// PromptTokens and PromptBlocks are the prompt's length as it was decided
 	// on, further prompts of a batch included.
 	PromptTokens, PromptBlocks int
-	// Detail is what the choice was expected to bring; nil unless asked for.
+	// Detail is what the choice was expected to bring; nil unless Select was asked for
+	// it.
 	Detail *Detail
 	// DecisionID finds the decision record.
 	DecisionID string
