@@ -13,22 +13,7 @@ import (
 // once its engine was asked for it, at most 2 s later; what is not known by then
 // is asked for again later.
 func (s *Server) putWorker(ctx context.Context, x *exchange) error {
-	var body workerBody
-	if err := httpapi.DecodeStrict(x.rc.Request.Body(), &body); err != nil {
-		return err
-	}
-	if body.WorkerID == nil {
-		return missing("worker_id")
-	}
-	asked, err := body.asked()
-	if err != nil {
-		return err
-	}
-	id := fleet.WorkerID(*body.WorkerID)
-	rec, err := body.record(fleet.Record{
-		ID: id, Name: id.String(), Model: orZero(body.ModelName), Group: orZero(body.RoutingGroup),
-		RequireEvents: true, Asked: asked,
-	})
+	rec, err := recordOf(x.rc.Request.Body())
 	if err != nil {
 		return err
 	}
@@ -37,6 +22,26 @@ func (s *Server) putWorker(ctx context.Context, x *exchange) error {
 		return err
 	}
 	return x.reply(201, answerOf(&w))
+}
+
+// recordOf reads the body of an upsert.
+func recordOf(text []byte) (fleet.Record, error) {
+	var body workerBody
+	if err := httpapi.DecodeStrict(text, &body); err != nil {
+		return fleet.Record{}, err
+	}
+	if body.WorkerID == nil {
+		return fleet.Record{}, missing("worker_id")
+	}
+	asked, err := body.asked()
+	if err != nil {
+		return fleet.Record{}, err
+	}
+	id := fleet.WorkerID(*body.WorkerID)
+	return body.record(fleet.Record{
+		ID: id, Name: id.String(), Model: orZero(body.ModelName), Group: orZero(body.RoutingGroup),
+		RequireEvents: true, Asked: asked,
+	})
 }
 
 func (s *Server) listWorkers(_ context.Context, x *exchange) error {
