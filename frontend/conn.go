@@ -14,7 +14,7 @@ import (
 // listener hands out connections as the relay needs them.
 type listener struct {
 	net.Listener
-	watchers *watchers
+	watchers *clientwatch.Modes
 	cfg      *atomic.Pointer[Config]
 	closing  sync.Once
 	err      error
@@ -33,7 +33,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	mode := l.cfg.Load().HalfClose
-	return &conn{Conn: l.watchers.adopt(nc, mode), halfClose: mode}, nil
+	return &conn{Conn: l.watchers.Adopt(nc, mode), halfClose: mode}, nil
 }
 
 // conn is a client's connection. Beside the watched connection under it, it

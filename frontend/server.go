@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/valyala/fasthttp"
 
+	"github.com/routerd/routerd/clientwatch"
 	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/prompt"
@@ -152,18 +153,18 @@ func (s *Server) Serve(ln net.Listener) error {
 	if s.serving.Swap(true) {
 		return ErrServed
 	}
-	watchers, err := newWatchers()
+	watchers, err := clientwatch.NewModes()
 	if err != nil {
 		return err
 	}
 	var watching sync.WaitGroup
 	var watchErr error
-	watching.Go(func() { watchErr = watchers.run() })
+	watching.Go(func() { watchErr = watchers.Run() })
 	ctx, stop := context.WithCancel(context.Background())
 	watching.Go(func() { s.runLeases(ctx) })
 	err = s.serve(&listener{Listener: ln, watchers: watchers, cfg: &s.cfg})
 	stop()
-	err = errors.Join(err, watchers.close())
+	err = errors.Join(err, watchers.Close())
 	watching.Wait()
 	return errors.Join(err, watchErr)
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/routerd/routerd/plugins/abi"
 )
@@ -55,6 +56,15 @@ type Details struct {
 	Step    string `json:"step,omitempty"`
 	Item    string `json:"item,omitempty"`
 	Allowed string `json:"allowed,omitempty"`
+	*Limit         // of a queue that is full; nil for all else
+}
+
+// Limit is what a class of the queue allows, and what waits in it already.
+type Limit struct {
+	PolicyClass string `json:"policy_class"`
+	LimitKind   string `json:"limit_kind"` // requests, raw_isl_tokens, cached_tokens
+	Current     int64  `json:"current"`
+	Limit       int64  `json:"limit"`
 }
 
 // Failure is an error with its place in an API.
@@ -63,7 +73,11 @@ type Failure struct {
 	Message string  `json:"message"`
 	Details Details `json:"details"`
 	Status  int     `json:"-"` // where it is not the code's own
-	Logged  bool    `json:"-"` // the log has the whole error
+	// WrongType tells that a body's field has another JSON type than it may have.
+	WrongType bool `json:"-"`
+	// RetryAfter is how long to wait before trying again; 0 when that would not help.
+	RetryAfter time.Duration `json:"-"`
+	Logged     bool          `json:"-"` // the log has the whole error
 }
 
 // Error is the message.

@@ -27,7 +27,7 @@ func DecodeStrict(body []byte, into any) error {
 	}
 	err := json.Unmarshal(body, into)
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return &fleet.FieldError{Field: orBody(wrong.Field), Value: Clip(wrong.Value), Allowed: typeWord(wrong.Type)}
+		return ofWrongType(orBody(wrong.Field), Clip(wrong.Value), typeWord(wrong.Type))
 	}
 	if field, ok := errors.AsType[*fleet.FieldError](err); ok {
 		return field
@@ -42,7 +42,9 @@ func DecodeStrict(body []byte, into any) error {
 // allows all, but none twice.
 func CheckObject(body []byte, t reflect.Type) error {
 	if !bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("{")) {
-		return &fleet.FieldError{Field: "body", Value: Clip(string(body)), Allowed: "a JSON object"}
+		f := Invalid("body", strconv.Quote(Clip(string(body)))+" is not allowed", "a JSON object")
+		f.WrongType = json.Valid(body)
+		return f
 	}
 	w := walker{json.NewDecoder(bytes.NewReader(body))}
 	w.dec.UseNumber()
@@ -112,7 +114,7 @@ func scalar(t reflect.Type, tok json.Token, path string) error {
 	if fits {
 		return nil
 	}
-	return Invalid(orBody(path), what, typeWord(t))
+	return ofWrongType(orBody(path), what, typeWord(t))
 }
 
 // object walks what is between the braces.
@@ -165,6 +167,12 @@ func FieldsOf(t reflect.Type) map[string]reflect.Type {
 		fields[name] = of
 	}
 	return fields
+}
+
+func ofWrongType(field, what, allowed string) *Failure {
+	f := Invalid(field, what, allowed)
+	f.WrongType = true
+	return f
 }
 
 func typeWord(t reflect.Type) string {
