@@ -5,6 +5,8 @@ import (
 
 	"github.com/routerd/routerd/clientwatch"
 	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/internal/httpapi"
+	"github.com/routerd/routerd/plugins/abi"
 )
 
 // Config says how the service treats its callers.
@@ -33,6 +35,14 @@ func (c Config) Validate() error {
 		return &fleet.FieldError{Field: "max_body", Value: fmt.Sprint(c.MaxBody), Allowed: "1024 to 1073741824 bytes"}
 	case c.HalfClose != string(clientwatch.HalfCloseAbort) && c.HalfClose != string(clientwatch.HalfCloseIgnore):
 		return &fleet.FieldError{Field: "half_close", Value: c.HalfClose, Allowed: "abort, ignore"}
+	}
+	for i, name := range c.PolicyHeaders {
+		if allowed := abi.HeaderRefused(c.PolicyHeaders, i); allowed != "" {
+			return &fleet.FieldError{Field: fmt.Sprintf("policy_headers[%d]", i), Value: name, Allowed: allowed}
+		}
+	}
+	if c.Token != "" {
+		return httpapi.CheckToken("token", c.Token)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package selection
 
 import (
 	"context"
+	"errors"
 	"io"
 
 	"github.com/routerd/routerd/core"
@@ -56,4 +57,11 @@ type Parts struct {
 	Core    Core
 	Workers Workers
 	Index   Index
+}
+
+func (p *Parts) validate() error {
+	if p.Core == nil || p.Workers == nil || p.Index == nil {
+		return errors.New("selection: a part is missing")
+	}
+	return nil
 }

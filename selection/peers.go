@@ -1,7 +1,14 @@
 package selection
 
-import "context"
+import (
+	"context"
 
-func (s *Server) replicaSync(_ context.Context, x *exchange) error { return errUnsupported }
+	"github.com/routerd/routerd/internal/httpapi"
+)
 
-func (s *Server) showOpenAPI(_ context.Context, x *exchange) error { return errUnsupported }
+// replicaSync refuses what needs other routers: nothing connects them.
+func (s *Server) replicaSync(context.Context, *exchange) error {
+	return &httpapi.Failure{
+		Code: httpapi.CodeConflict, Message: "replica sync is disabled", Details: httpapi.Details{Step: "disabled"},
+	}
+}

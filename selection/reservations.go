@@ -2,13 +2,11 @@ package selection
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 
 	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/core/reserve"
-	"github.com/routerd/routerd/internal/httpapi"
 	"github.com/routerd/routerd/internal/jsonscan"
 )
 
@@ -27,7 +25,7 @@ func (s *Server) reserve(ctx context.Context, x *exchange) error {
 	}
 	sel, err := s.parts.Core.Reserve(ctx, booking)
 	if err != nil {
-		return b.inOurWords(err)
+		return s.inDynamosWords(err, b)
 	}
 	x.booked(sel)
 	return x.reply(201, reservedAnswer{
@@ -73,36 +71,6 @@ func (b *body) booking() (*core.Booking, error) {
 	return out, nil
 }
 
-// inOurWords turns what the core refuses into what Dynamo's service says where it has
-// another status or text; all else stays as it is.
-func (b *body) inOurWords(err error) error {
-	e, ok := errors.AsType[*core.Error](err)
-	if !ok {
-		return err
-	}
-	key := b.partition.Normalised()
-	place := "for model=" + httpapi.Clip(key.Model) + " routing_group=" + httpapi.Clip(key.Group)
-	id := httpapi.Clip(b.id)
-	switch {
-	case e.Code == core.CodeConflict && e.Field == fieldSelectionID.name():
-		return said(httpapi.CodeConflict, e, "selection "+id+" is already reserved or being reserved")
-	case e.Code == core.CodeConflict && e.Field == fieldSessionID.name():
-		return said(httpapi.CodeInvalid, e, e.Message) // Dynamo has 400 for it
-	case e.Code == core.CodeConflict && e.Field == fieldWorkerID.name() && !b.given.has(fieldWorkerID):
-		return said(httpapi.CodeNotFound, e, "the selected worker is not schedulable any more "+place)
-	case (e.Code == core.CodeConflict || e.Code == core.CodePinUnknown) && e.Field == fieldWorkerID.name():
-		return said(httpapi.CodeNotFound, e, "schedulable worker "+b.worker.String()+" not found "+place)
-	case e.Code == core.CodeNotFound && e.Field == fieldSelectionID.name():
-		return said(httpapi.CodeNotFound, e, "no pending selection "+id+" "+place+" (expired, already used, or never selected)")
-	}
-	return b.override.named(err)
-}
-
-// said is the failure that stands for an error of the core.
-func said(code httpapi.Code, e *core.Error, message string) error {
-	return &httpapi.Failure{Code: code, Message: message, Details: httpapi.Details{Step: string(e.Code), Item: e.Field}}
-}
-
 func (s *Server) prefillComplete(_ context.Context, x *exchange) error {
 	if raw := x.rc.PostBody(); len(raw) > 0 {
 		if err := readObject(raw, nil, nil); err != nil {
@@ -142,14 +110,6 @@ func (s *Server) free(_ context.Context, x *exchange) error {
 func (x *exchange) done() error {
 	x.write(200, []byte(`{"status":"ok"}`))
 	return nil
-}
-
-// notReserved says in Dynamo's words that there is no such reservation.
-func notReserved(id string, err error) error {
-	if e, ok := errors.AsType[*core.Error](err); ok && e.Code == core.CodeNotFound {
-		return said(httpapi.CodeNotFound, e, "reservation "+httpapi.Clip(id)+" not found")
-	}
-	return err
 }
 
 // readObject reads a body with these fields, none of which is an array or an object.

@@ -2,9 +2,6 @@ package selection
 
 import (
 	"context"
-	"net/url"
-	"strings"
-	"time"
 
 	"github.com/valyala/fasthttp"
 )
@@ -26,7 +23,7 @@ type route struct {
 	query   []param
 	doc     string // one sentence or two
 	in, out any    // a sample of the body and of the answer, for the documents
-	status  []int  // of good answers; `out` is the body of each
+	status  []int  // of good answers; out is the body of each
 	refused []int  // of errors
 	handle  func(s *Server, ctx context.Context, x *exchange) error
 }
@@ -102,37 +99,4 @@ func routes() []route {
 		{method: get, pattern: "/replica_sync/peers", out: nil, refused: []int{409}, handle: (*Server).replicaSync, doc: "As above."},
 		{method: get, pattern: "/openapi.json", out: map[string]any{}, status: []int{ok}, handle: (*Server).showOpenAPI, doc: "This API as OpenAPI 3.1."},
 	}
-}
-
-// exchange is one request and its answer. It is owned by the handler and dies
-// with it.
-type exchange struct {
-	rc    *fasthttp.RequestCtx
-	route *route
-	id    string // of the path, decoded; empty where the route has none
-	query url.Values
-	at    time.Time // when the request was there whole
-}
-
-// match compares a path's raw segments with the pattern and returns the decoded
-// one that stands for the id.
-func (r *route) match(segments []string) (id string, ok bool) {
-	pattern := strings.Split(r.pattern[1:], "/")
-	if len(pattern) != len(segments) {
-		return "", false
-	}
-	for i, p := range pattern {
-		if strings.HasPrefix(p, "{") {
-			decoded, err := url.PathUnescape(segments[i])
-			if err != nil {
-				return "", false
-			}
-			id = decoded
-			continue
-		}
-		if p != segments[i] {
-			return "", false
-		}
-	}
-	return id, true
 }

@@ -3,6 +3,8 @@ package selection
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"strings"
 	"time"
 
@@ -59,7 +61,7 @@ func (s *Server) selectBy(ctx context.Context, x *exchange, b *body, kind core.K
 			break
 		}
 	}
-	for _, name := range s.cfg.PolicyHeaders {
+	for _, name := range x.cfg.PolicyHeaders {
 		// As in the frontend: one that is empty or too long counts as not sent.
 		if v := joined(header.PeekAll(name)); v != "" && len(v) <= core.MaxHeaderBytes {
 			if req.Headers == nil {
@@ -70,7 +72,7 @@ func (s *Server) selectBy(ctx context.Context, x *exchange, b *body, kind core.K
 	}
 	sel, err := s.parts.Core.Select(ctx, req)
 	if err != nil {
-		return nil, b.inOurWords(err)
+		return nil, s.inDynamosWords(err, b)
 	}
 	return sel, nil
 }
@@ -101,7 +103,19 @@ func (b *body) selection(kind core.Kind) (*core.Request, error) {
 		b.request.Session = b.session
 	}
 	b.override.apply(&b.request)
+	if kind == core.Book && b.id == "" {
+		b.request.SelectionID = newID()
+	}
 	return &b.request, nil
+}
+
+// newID makes the id of a booking whose caller has none: a random UUID.
+func newID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // it cannot fail
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	text := hex.EncodeToString(b[:])
+	return text[:8] + "-" + text[8:12] + "-" + text[12:16] + "-" + text[16:20] + "-" + text[20:]
 }
 
 // tracked tells whether the prompt of a booking counts as load.

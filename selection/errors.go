@@ -1,0 +1,124 @@
+package selection
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/routerd/routerd/core"
+	"github.com/routerd/routerd/core/queue"
+	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/internal/httpapi"
+)
+
+// retryLater is the least Retry-After.
+const retryLater = time.Second
+
+// statusGone is nginx's word for a caller that did not wait for its answer.
+const statusGone = 499
+
+// statuses are what the core's errors become. What is not here is internal.
+var statuses = map[core.Code]struct {
+	code   httpapi.Code
+	status int
+	retry  bool // waiting may help
+}{
+	core.CodeInvalid:        {httpapi.CodeInvalid, 400, false},
+	core.CodePinNotAllowed:  {httpapi.CodeInvalid, 400, false},
+	core.CodeSessionBound:   {httpapi.CodeInvalid, 400, false},
+	core.CodePinUnknown:     {httpapi.CodeNotFound, 404, false},
+	core.CodeNotFound:       {httpapi.CodeNotFound, 404, false},
+	core.CodeConflict:       {httpapi.CodeConflict, 409, false},
+	core.CodeModelNotFound:  {httpapi.CodeUnavailable, 503, true},
+	core.CodeNotReady:       {httpapi.CodeUnavailable, 503, true},
+	core.CodeNoWorkers:      {httpapi.CodeUnavailable, 503, true},
+	core.CodeWorkersEjected: {httpapi.CodeUnavailable, 503, true},
+	core.CodeNoCandidates:   {httpapi.CodeUnavailable, 503, true},
+	core.CodeOverloaded:     {httpapi.CodeOverloaded, 429, true},
+	core.CodePinOverloaded:  {httpapi.CodeOverloaded, 429, true},
+	core.CodeQueueFull:      {httpapi.CodeOverloaded, 429, true},
+	core.CodeQueueTimeout:   {httpapi.CodeOverloaded, 429, true},
+	core.CodePolicyFailed:   {httpapi.CodeInternal, 500, false},
+}
+
+// limitKinds are Dynamo's words for the limits of a queue.
+var limitKinds = map[string]string{
+	queue.KindRequests: "requests", queue.KindTokens: "raw_isl_tokens", queue.KindCachedTokens: "cached_tokens",
+}
+
+// classify is the one place where errors become answers.
+func classify(err error) *httpapi.Failure {
+	f := classified(err)
+	if f.WrongType {
+		f.Status = fasthttp.StatusUnprocessableEntity
+	}
+	f.Message, f.Details.Item = httpapi.Redact(f.Message), httpapi.Redact(f.Details.Item)
+	return f
+}
+
+func classified(err error) *httpapi.Failure {
+	if f, ok := errors.AsType[*httpapi.Failure](err); ok {
+		return f
+	}
+	if e, ok := errors.AsType[*core.Error](err); ok {
+		return ofCore(e)
+	}
+	if e, ok := errors.AsType[*fleet.FieldError](err); ok {
+		return &httpapi.Failure{Code: httpapi.CodeInvalid, Message: err.Error(), Details: httpapi.Details{Step: "check", Item: e.Field, Allowed: e.Allowed}}
+	}
+	switch {
+	case errors.Is(err, errStopped):
+		return &httpapi.Failure{Code: httpapi.CodeUnavailable, Message: errStopped.Error(), RetryAfter: retryLater}
+	case errors.Is(err, errCallerGone), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return &httpapi.Failure{Code: httpapi.CodeUnavailable, Message: errCallerGone.Error(), Status: statusGone}
+	}
+	return httpapi.Internal()
+}
+
+// ofCore keeps the core's own word for an error as the step.
+func ofCore(e *core.Error) *httpapi.Failure {
+	is, ok := statuses[e.Code]
+	if !ok {
+		return httpapi.Internal()
+	}
+	f := &httpapi.Failure{
+		Code: is.code, Status: is.status, Message: e.Message, RetryAfter: e.RetryAfter, Details: httpapi.Details{Step: string(e.Code), Item: e.Field},
+	}
+	if is.retry {
+		f.RetryAfter = max(f.RetryAfter, retryLater)
+	}
+	if field, ok := errors.AsType[*fleet.FieldError](e); ok {
+		f.Details.Allowed = field.Allowed
+	}
+	if full, ok := errors.AsType[*queue.FullError](e); ok {
+		f.Details.Limit = &httpapi.Limit{PolicyClass: full.Class, LimitKind: limitKinds[full.Kind], Current: full.Current, Limit: full.Limit}
+	}
+	return f
+}
+
+func unauthorised() *httpapi.Failure {
+	return &httpapi.Failure{
+		Code: httpapi.CodeUnauthorized, Message: "the bearer token is missing or wrong",
+		Details: httpapi.Details{Step: "authorize", Allowed: "Authorization: Bearer TOKEN, as in selection.token_file"},
+	}
+}
+
+// parseFailure is what a request that cannot be read gets. The texts are
+// constants: the error's own can hold parts of the request.
+func parseFailure(err error) *httpapi.Failure {
+	var small *fasthttp.ErrSmallBuffer
+	var timeout net.Error
+	read := httpapi.Details{Step: "read"}
+	switch {
+	case errors.Is(err, fasthttp.ErrBodyTooLarge):
+		return &httpapi.Failure{Code: httpapi.CodeTooLarge, Message: "the request's body is too large", Details: read}
+	case errors.As(err, &small):
+		return &httpapi.Failure{Code: httpapi.CodeTooLarge, Message: "the request's head is too large", Details: httpapi.Details{Step: "read", Allowed: "32 KiB"}, Status: fasthttp.StatusRequestHeaderFieldsTooLarge}
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return &httpapi.Failure{Code: httpapi.CodeInvalid, Message: "the request did not arrive whole in time", Details: read, Status: fasthttp.StatusRequestTimeout}
+	}
+	return &httpapi.Failure{Code: httpapi.CodeInvalid, Message: "the request is not well-formed HTTP/1.1", Details: read}
+}
