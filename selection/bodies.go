@@ -283,8 +283,9 @@ type queryByHashBody struct {
 	BlockHashes []int64 `json:"block_hashes"`
 }
 
-// queryAnswer is what each rank holds, in tokens: scores by worker and rank, in
-// how many ranks each leading block is, and by worker as of a selection.
+// queryAnswer is what each rank holds, in tokens: scores (of the devices) by worker
+// and rank, and by worker as of a selection. Who holds nothing is left out.
+// frequencies is always empty, as in Dynamo's service.
 type queryAnswer struct {
 	Scores      map[string]map[string]int `json:"scores"`
 	Frequencies []int                     `json:"frequencies"`

@@ -45,12 +45,17 @@ func recordOf(text []byte) (fleet.Record, error) {
 }
 
 func (s *Server) listWorkers(_ context.Context, x *exchange) error {
-	all := s.parts.Workers.List()
-	key := fleet.PartitionKey{Model: x.query.Get("model_name"), Group: x.query.Get("routing_group")}.Normalised()
-	all = slices.DeleteFunc(all, func(w Worker) bool {
-		return x.query.Has("model_name") && w.Model != key.Model || x.query.Has("routing_group") && w.Group != key.Group
-	})
+	all, wanted := s.parts.Workers.List(), x.wantedPartition()
+	all = slices.DeleteFunc(all, func(w Worker) bool { return !wanted(w.Partition()) })
 	return x.reply(200, answersOf(all))
+}
+
+// wantedPartition tells which partitions the query asks for.
+func (x *exchange) wantedPartition() func(fleet.PartitionKey) bool {
+	key := fleet.PartitionKey{Model: x.query.Get("model_name"), Group: x.query.Get("routing_group")}.Normalised()
+	return func(p fleet.PartitionKey) bool {
+		return (!x.query.Has("model_name") || p.Model == key.Model) && (!x.query.Has("routing_group") || p.Group == key.Group)
+	}
 }
 
 func (s *Server) patchWorker(ctx context.Context, x *exchange) error {
