@@ -29,6 +29,9 @@ type waiting struct {
 	seen   *view
 	looked time.Time // when the index was last asked
 	waited time.Duration
+	// returning is from when it lost its grant, or was let past in vain, until it is
+	// back in its place or has given up; nobody who waits is granted meanwhile.
+	returning bool
 }
 
 type waitState uint8
@@ -45,7 +48,10 @@ const (
 // but the requests of bound sessions.
 func (p *Partition) admit(ctx context.Context, a *attempt) error {
 	w := &a.waiting
-	if w.state == granted || !a.queues() || w.state == notWaiting && !a.exclusive && !p.core.queueing.Load().Enabled() {
+	if w.state == granted || !a.queues() {
+		return nil
+	}
+	if w.state == notWaiting && !w.returning && !a.exclusive && !p.core.queueing.Load().Enabled() {
 		return nil
 	}
 	for {
@@ -62,11 +68,13 @@ func (p *Partition) admit(ctx context.Context, a *attempt) error {
 		class := p.class(a)
 		if !p.mustWait(a, class) {
 			p.leaveQueue(a)
+			p.returned(a)
 			p.mu.Unlock()
 			return nil
 		}
 		if !w.limit.IsZero() && !time.Now().Before(w.limit) { // it came back from a commit
 			p.leaveQueue(a)
+			p.returned(a)
 			p.mu.Unlock()
 			return p.queueTimeout(a)
 		}
@@ -153,6 +161,7 @@ func (p *Partition) enqueue(a *attempt, class *queue.Class) error {
 	// Nobody else can go for that: who waits before it could not, nor could it.
 	w.state = queued
 	p.follow(a)
+	p.returned(a)
 	return nil
 }
 
@@ -227,6 +236,29 @@ func (p *Partition) leaveQueue(a *attempt) {
 	p.pump()
 }
 
+// sendBack takes a request's grant, if it has one, and sends it to its place, which
+// its arrival gives: until it is there nobody goes who waits, be it behind it. The
+// request's goroutine sees to returned before it waits for anything or ends. mu must
+// be held.
+func (p *Partition) sendBack(a *attempt) {
+	if !a.waiting.returning {
+		a.waiting.returning = true
+		p.returning++
+	}
+	p.leaveQueue(a)
+}
+
+// returned lets others go on once a request that was sent back is in its place or
+// has given up. mu must be held.
+func (p *Partition) returned(a *attempt) {
+	if !a.waiting.returning {
+		return
+	}
+	a.waiting.returning = false
+	p.returning--
+	p.pump()
+}
+
 // busyByNow looks whether a request that was let past, or had a grant, may book on
 // the rank that was chosen: at its commit every rank may be busy, or the one that its
 // session is bound to, and then it waits again; or only the chosen one takes no more,
@@ -249,13 +281,13 @@ func (p *Partition) busyByNow(a *attempt, picked *viewRow) outcome {
 		}
 		return conflicted
 	}
-	p.leaveQueue(a) // its arrival is its place
+	p.sendBack(a)
 	return anew
 }
 
 // pump grants what can go on. mu must be held; it is quick when nobody waits.
 func (p *Partition) pump() {
-	if p.queue.Len() == 0 {
+	if p.queue.Len() == 0 || p.returning > 0 {
 		return
 	}
 	v := p.view.Load()

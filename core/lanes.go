@@ -99,9 +99,10 @@ func (p *Partition) recall(id string, now affinity.Target) {
 		if *a.bound == now {
 			continue
 		}
-		p.queue.Remove(&a.waiting.place)
 		p.unfollow(a)
+		p.queue.Remove(&a.waiting.place)
 		a.waiting.state = notWaiting
+		p.sendBack(a)
 		close(a.waiting.wake)
 	}
 }

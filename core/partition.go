@@ -48,6 +48,8 @@ type Partition struct {
 	reports []rankReport // by slot
 	queue   *queue.Queue
 	grants  map[string]int // by lane: those who may go on and have not booked yet
+	// returning counts those who were sent back and are not in their place yet.
+	returning int
 	// followers wait in a lane for the worker of their session, by session.
 	followers map[string]map[*attempt]struct{}
 	uses      map[adapterOn]*adapterUse

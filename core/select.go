@@ -99,26 +99,27 @@ func (p *Partition) run(ctx context.Context, a *attempt) error {
 	}
 }
 
-// giveBack gives up a grant that was for another worker: its arrival is its place.
+// giveBack gives up a grant that was for another worker.
 func (p *Partition) giveBack(a *attempt) {
 	if a.waiting.state != granted {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.leaveQueue(a)
+	p.sendBack(a)
 }
 
 // settle gives back what a request that has ended still holds: its place in the
 // queue or its grant, and the session that it was to initialise.
 func (p *Partition) settle(a *attempt) {
 	a.hold.Abandon(time.Now()) // of no effect once it was committed
-	if a.waiting.state == notWaiting {
+	if a.waiting.state == notWaiting && !a.waiting.returning {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.leaveQueue(a)
+	p.returned(a)
 }
 
 // askShared asks the shared cache once a request. Whatever goes wrong there, the
@@ -275,6 +276,9 @@ func (p *Partition) commit(ctx context.Context, a *attempt) (out outcome, err er
 	a.answer(p, now, row)
 	if a.req.Kind == Book {
 		p.book(a, row, now.member.generation)
+	}
+	if a.req.Kind == Query && a.unsteered {
+		a.unsteered = !p.wasOutOfReach(a)
 	}
 	p.keepForBooking(a, row, now.member.generation)
 	p.leaveQueue(a)

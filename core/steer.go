@@ -63,6 +63,7 @@ func (p *Partition) bind(a *attempt, target affinity.Target) {
 func (p *Partition) awaitSession(ctx context.Context, a *attempt) error {
 	w := &a.waiting
 	p.mu.Lock()
+	p.returned(a)
 	if w.state == granted {
 		p.leaveQueue(a) // others may go meanwhile: the initialiser itself may need the rank
 	}
@@ -195,6 +196,15 @@ func (p *Partition) pinAgainst(a *attempt, target *affinity.Target, m *member) e
 func (p *Partition) lost(target *affinity.Target, m *member, now time.Time) bool {
 	return m == nil || m.generation != target.Generation || m.lifecycle != Ready ||
 		!slices.Contains(m.record.Ranks(), target.Worker.Rank) || p.core.inhibited.Load().holds(m, now)
+}
+
+// wasOutOfReach tells whether a query may have gone elsewhere because nobody could
+// reach the worker of its session: not past it for what it asks for, so that its
+// booking looks again, by when the worker may be in reach.
+func (p *Partition) wasOutOfReach(a *attempt) bool {
+	target, ok := p.sessions.Lookup(a.req.boundSession(), time.Now())
+	m := a.view.byID[target.Worker.ID]
+	return ok && m != nil && a.passed.holds(m, a.started)
 }
 
 // failedOn tells whether this request has failed on the target's worker.
