@@ -180,7 +180,6 @@ func (g *modelGate) stopped() (shut bool, inside int) {
 // flight is a request that has not been answered, or not yet looked at.
 type flight struct {
 	number    int
-	step      int // in which it was sent
 	ask       modelAsk
 	part, id  string
 	cancel    context.CancelFunc
@@ -192,6 +191,7 @@ type flight struct {
 	waited    bool            // it was waiting at the last quiet point
 	unsteered bool            // it goes its own way, whatever its session
 	stale     bool            // more was cached since it began
+	passed    bool            // a reservation may have bound its session while it decided for that
 
 	sel *core.Selection
 	err error
@@ -219,6 +219,7 @@ type wholeModel struct {
 	pending map[reserve.PendingKey]*modelChoice
 	stored  map[string]bool // rank and prefix
 
+	began       time.Time
 	opened      bool // the gate was, or shut, in this step
 	generations uint64
 	ids, asked  int
@@ -234,7 +235,7 @@ func newWholeModel(ctx context.Context, t *testing.T, kind modelKind, met map[st
 	m := &wholeModel{
 		ctx: ctx, kind: kind, met: met, gate: &modelGate{}, workers: map[string]*modelWorker{}, parts: map[string]map[string]*modelBinding{},
 		held: map[string]*heldBooking{}, blocks: map[string]map[string]*modelBlock{}, pending: map[reserve.PendingKey]*modelChoice{}, stored: map[string]bool{},
-		full: map[string]int{},
+		full: map[string]int{}, began: time.Now(),
 	}
 	s := &stage{score: func(ctx context.Context, tb *policy.Table, scores []float64) error {
 		if err := m.gate.pass(ctx); err != nil {
