@@ -45,7 +45,7 @@ func (r *Reader) Uint32s(dst []uint32) ([]uint32, error) {
 				break
 			}
 			dst = append(dst, uint32(number(digits<<(64-n))))
-			pos += n/8 + 1
+			pos = after(pos, n)
 			if data[pos] == ' ' {
 				pos++
 			}
@@ -85,6 +85,23 @@ func Hashes[T ~uint64](r *Reader, dst []T) ([]T, error) {
 			return dst, err
 		}
 	}
+}
+
+// after is where the text goes on after a number of n bits of digits and its comma. It
+// branches so that the processor guesses the length, mostly right, and reads on before
+// it knows.
+func after(pos, n int) int {
+	switch n {
+	case 40:
+		return pos + 6
+	case 48:
+		return pos + 7
+	case 32:
+		return pos + 5
+	case 24:
+		return pos + 4
+	}
+	return pos + n/8 + 1
 }
 
 const zeros, highs = 0x3030303030303030, 0x8080808080808080
