@@ -11,16 +11,17 @@ import (
 )
 
 // lane names those who wait for the same workers: what is pinned or bound
-// elsewhere does not hold them up.
+// elsewhere does not hold them up. Those of one worker that need different things are
+// apart, for only the head of a lane learns that nobody may serve it any more.
 func (a *attempt) lane() string {
 	req := a.req
 	switch {
 	case a.exclusive:
 		return "@" + a.bound.Worker.String() + "\x00" + req.needs()
 	case req.Pin != nil && req.Pin.Rank != nil:
-		return "=" + req.Pin.String() + "/" + strconv.FormatUint(uint64(*req.Pin.Rank), 10)
+		return "=" + req.Pin.String() + "/" + strconv.FormatUint(uint64(*req.Pin.Rank), 10) + "\x00" + req.needs()
 	case req.Pin != nil:
-		return "=" + req.Pin.String()
+		return "=" + req.Pin.String() + "\x00" + req.needs()
 	}
 	return req.needs()
 }
@@ -52,15 +53,15 @@ func (r *Request) needs() string {
 
 // ahead is the number of grants that go before a request of a lane: those of its
 // own lane, for the lane without constraints those of all, for that of a session's
-// rank those of all sessions there. mu must be held.
+// rank or of a pin those of all sessions there or all with that pin. mu must be held.
 func (p *Partition) ahead(lane string) (n int) {
 	prefix := ""
 	if lane != "" {
-		if lane[0] != '@' {
+		if lane[0] != '@' && lane[0] != '=' {
 			return p.grants[lane]
 		}
-		rank, _, _ := strings.Cut(lane, "\x00")
-		prefix = rank + "\x00"
+		where, _, _ := strings.Cut(lane, "\x00")
+		prefix = where + "\x00"
 	}
 	for l, g := range p.grants {
 		if strings.HasPrefix(l, prefix) {
