@@ -215,6 +215,13 @@ func TestRow_SessionIDs(t *testing.T) {
 			t.Errorf("%.80s: got %d, want %d: %s", body, a.status, status, a.body)
 		}
 	}
+	for body, item := range map[string]string{
+		`"session_id":"` + long + `"`: "session_id", `"session_context":{"session_id":"` + long + `"}`: "session_context.session_id", `"pinned_worker":{"worker_id":9,"dp_rank":0}`: "pinned_worker",
+	} {
+		if got := w.post(t, "/select", `{"token_ids":[1],`+body+`}`).at(t, "error.details.item"); got != item {
+			t.Errorf("%.80s: item %s", body, got)
+		}
+	}
 }
 
 // bind books a session on a worker and returns the booking's id.

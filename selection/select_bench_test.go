@@ -97,7 +97,7 @@ func TestASelectionAllocatesAFewThingsWhateverThePrompt(t *testing.T) {
 	}
 	small, large := allocations(64), allocations(8192)
 	t.Logf("%.1f allocations for 64 tokens, %.1f for 8192", small, large)
-	if small > 40 || large > small+2 {
+	if small > 45 || large > small+8 { // 18 and 18, but the race detector empties pools
 		t.Errorf("%.1f allocations for 64 tokens, %.1f for 8192", small, large)
 	}
 }

@@ -33,7 +33,15 @@ func (s *Server) inDynamosWords(err error, b *body) error {
 	case core.CodeNotFound:
 		return said(e, e.Code, "no pending selection "+id+" "+place+" (expired, already used, or never selected)")
 	case core.CodeInvalid:
+		if bad, ok := errors.AsType[*fleet.FieldError](e); ok && bad.Field == "session" {
+			return &fleet.FieldError{Field: fieldSessionID.name(), Value: bad.Value, Allowed: bad.Allowed}
+		}
 		return b.override.named(err)
+	}
+	if e.Field == "pin" {
+		out := *e
+		out.Field = fieldPinnedWorker.name()
+		return &out
 	}
 	return s.noWorkers(err, b.partition)
 }
