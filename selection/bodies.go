@@ -17,7 +17,7 @@ type promptFields struct {
 	BlockMmInfos   []*blockMmInfo `json:"block_mm_infos,omitempty"`
 	BlockHashes    []int64        `json:"block_hashes,omitempty"`
 	SequenceHashes []int64        `json:"sequence_hashes,omitempty"`
-	IslTokens      *int           `json:"isl_tokens,omitempty"`
+	IslTokens      *int           `json:"isl_tokens,omitempty" api:"min=1"`
 	LoraName       *string        `json:"lora_name,omitempty"`
 	CacheSalt      *string        `json:"cache_salt,omitempty"`
 	IsEagle        *bool          `json:"is_eagle,omitempty"`
@@ -49,7 +49,7 @@ type selectBody struct {
 	promptFields
 	RouterConfigOverride *configOverride  `json:"router_config_override,omitempty"`
 	ExpectedOutputTokens *uint32          `json:"expected_output_tokens,omitempty"`
-	PriorityJump         *float64         `json:"priority_jump,omitempty"`
+	PriorityJump         *float64         `json:"priority_jump,omitempty" api:"min=0"`
 	StrictPriority       *uint32          `json:"strict_priority,omitempty"`
 	SessionID            *string          `json:"session_id,omitempty"`
 	SessionContext       *sessionContext  `json:"session_context,omitempty"`
@@ -62,11 +62,11 @@ type selectBody struct {
 
 // configOverride are settings of the policy, and how the request counts as load.
 type configOverride struct {
-	OverlapScoreCredit    *float64 `json:"overlap_score_credit,omitempty"`
-	PrefillLoadScale      *float64 `json:"prefill_load_scale,omitempty"`
-	RouterTemperature     *float64 `json:"router_temperature,omitempty"`
-	SharedCacheMultiplier *float64 `json:"shared_cache_multiplier,omitempty"`
-	OverlapScoreWeight    *float64 `json:"overlap_score_weight,omitempty"` // the old name of prefill_load_scale
+	OverlapScoreCredit    *float64 `json:"overlap_score_credit,omitempty" api:"min=0"`
+	PrefillLoadScale      *float64 `json:"prefill_load_scale,omitempty" api:"min=0"`
+	RouterTemperature     *float64 `json:"router_temperature,omitempty" api:"min=0"`
+	SharedCacheMultiplier *float64 `json:"shared_cache_multiplier,omitempty" api:"min=0,max=1"`
+	OverlapScoreWeight    *float64 `json:"overlap_score_weight,omitempty" api:"min=0"` // the old name of prefill_load_scale
 	AssumeKvReuse         *bool    `json:"assume_kv_reuse,omitempty"`
 	TrackPrefillTokens    *bool    `json:"track_prefill_tokens,omitempty"`
 }
@@ -75,7 +75,7 @@ type sessionContext struct {
 	SessionID       string              `json:"session_id"`
 	ParentSessionID *string             `json:"parent_session_id,omitempty"`
 	SessionFinal    *bool               `json:"session_final,omitempty"`
-	InputTrigger    *string             `json:"input_trigger,omitempty"`
+	InputTrigger    *string             `json:"input_trigger,omitempty" api:"oneof=user_message|tool_result|other"`
 	AgentHeaders    map[string][]string `json:"agent_headers,omitempty"`
 }
 
@@ -140,7 +140,7 @@ type reserveBody struct {
 	WorkerID               *fleet.WorkerID `json:"worker_id,omitempty"`
 	DpRank                 *uint32         `json:"dp_rank,omitempty"`
 	ExpectedOutputTokens   *uint32         `json:"expected_output_tokens,omitempty"`
-	EffectivePrefillTokens *int            `json:"effective_prefill_tokens,omitempty"`
+	EffectivePrefillTokens *int            `json:"effective_prefill_tokens,omitempty" api:"min=0"`
 	TrackPrefillTokens     *bool           `json:"track_prefill_tokens,omitempty"`
 	RouterConfigOverride   *configOverride `json:"router_config_override,omitempty"`
 	SessionID              *string         `json:"session_id,omitempty"`
@@ -159,7 +159,7 @@ type reservedAnswer struct {
 type nothingBody struct{}
 
 type outputBlockBody struct {
-	DecayFraction *float64 `json:"decay_fraction,omitempty"`
+	DecayFraction *float64 `json:"decay_fraction,omitempty" api:"min=0,max=1"`
 }
 
 type statusAnswer struct {
@@ -181,22 +181,22 @@ type workerFields struct {
 	IsEagle               *bool             `json:"is_eagle"`
 	Taints                []string          `json:"taints"`
 	TopologyDomains       map[string]string `json:"topology_domains"`
-	KvEventSourceMode     *string           `json:"kv_event_source_mode,omitempty"` // framework_v1
+	KvEventSourceMode     *string           `json:"kv_event_source_mode,omitempty" api:"oneof=framework_v1"` // framework_v1
 	transferFields
 }
 
 // transferFields steer the transfer of KV blocks between workers, which this
 // service does not do: they may be null and nothing else.
 type transferFields struct {
-	KvTransferDomain                 *string           `json:"kv_transfer_domain"`
-	KvTransferEnforcement            *string           `json:"kv_transfer_enforcement"`
-	KvTransferPreferredWeight        *float64          `json:"kv_transfer_preferred_weight"`
-	RouterHintWorkerType             *string           `json:"router_hint_worker_type,omitempty"`
-	RouterHintSourceControlEndpoints map[uint32]string `json:"router_hint_source_control_endpoints,omitempty"`
+	KvTransferDomain                 *string           `json:"kv_transfer_domain" api:"null"`
+	KvTransferEnforcement            *string           `json:"kv_transfer_enforcement" api:"null"`
+	KvTransferPreferredWeight        *float64          `json:"kv_transfer_preferred_weight" api:"null"`
+	RouterHintWorkerType             *string           `json:"router_hint_worker_type,omitempty" api:"null"`
+	RouterHintSourceControlEndpoints map[uint32]string `json:"router_hint_source_control_endpoints,omitempty" api:"null"`
 }
 
 type workerBody struct {
-	WorkerID *uint64 `json:"worker_id"`
+	WorkerID *uint64 `json:"worker_id" api:"required"`
 	partitionFields
 	workerFields
 }
@@ -209,7 +209,7 @@ type workerAnswer struct {
 	WorkerID     uint64 `json:"worker_id"`
 	ModelName    string `json:"model_name"`
 	RoutingGroup string `json:"routing_group"`
-	Lifecycle    string `json:"lifecycle"` // incomplete, schedulable, draining, unschedulable
+	Lifecycle    string `json:"lifecycle" api:"oneof=incomplete|schedulable|draining|unschedulable"`
 	workerFields
 	NotSchedulableReasons []string `json:"not_schedulable_reasons,omitempty"`
 }
@@ -273,14 +273,14 @@ type sharedCache struct {
 
 type queryBody struct {
 	partitionFields
-	TokenIDs  []uint32 `json:"token_ids"`
+	TokenIDs  []uint32 `json:"token_ids" api:"required"`
 	LoraName  *string  `json:"lora_name,omitempty"`
 	CacheSalt *string  `json:"cache_salt,omitempty"`
 }
 
 type queryByHashBody struct {
 	partitionFields
-	BlockHashes []int64 `json:"block_hashes"`
+	BlockHashes []int64 `json:"block_hashes" api:"required"`
 }
 
 // queryAnswer is what each rank holds, in tokens: scores (of the devices) by worker

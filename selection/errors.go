@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -20,28 +21,35 @@ const retryLater = time.Second
 // statusGone is nginx's word for a caller that did not wait for its answer.
 const statusGone = 499
 
-// statuses are what the core's errors become. What is not here is internal.
-var statuses = map[core.Code]struct {
+// refusal is what an error of the core becomes.
+type refusal struct {
+	core   core.Code
 	code   httpapi.Code
 	status int
 	retry  bool // waiting may help
-}{
-	core.CodeInvalid:        {httpapi.CodeInvalid, 400, false},
-	core.CodePinNotAllowed:  {httpapi.CodeInvalid, 400, false},
-	core.CodeSessionBound:   {httpapi.CodeInvalid, 400, false},
-	core.CodePinUnknown:     {httpapi.CodeNotFound, 404, false},
-	core.CodeNotFound:       {httpapi.CodeNotFound, 404, false},
-	core.CodeConflict:       {httpapi.CodeConflict, 409, false},
-	core.CodeModelNotFound:  {httpapi.CodeUnavailable, 503, true},
-	core.CodeNotReady:       {httpapi.CodeUnavailable, 503, true},
-	core.CodeNoWorkers:      {httpapi.CodeUnavailable, 503, true},
-	core.CodeWorkersEjected: {httpapi.CodeUnavailable, 503, true},
-	core.CodeNoCandidates:   {httpapi.CodeUnavailable, 503, true},
-	core.CodeOverloaded:     {httpapi.CodeOverloaded, 429, true},
-	core.CodePinOverloaded:  {httpapi.CodeOverloaded, 429, true},
-	core.CodeQueueFull:      {httpapi.CodeOverloaded, 429, true},
-	core.CodeQueueTimeout:   {httpapi.CodeOverloaded, 429, true},
-	core.CodePolicyFailed:   {httpapi.CodeInternal, 500, false},
+}
+
+// refusals are what the core's errors become. What is not here is internal.
+func refusals() []refusal {
+	const invalid, unavailable, overloaded = httpapi.CodeInvalid, httpapi.CodeUnavailable, httpapi.CodeOverloaded
+	return []refusal{
+		{core.CodeInvalid, invalid, 400, false},
+		{core.CodePinNotAllowed, invalid, 400, false},
+		{core.CodeSessionBound, invalid, 400, false},
+		{core.CodePinUnknown, httpapi.CodeNotFound, 404, false},
+		{core.CodeNotFound, httpapi.CodeNotFound, 404, false},
+		{core.CodeConflict, httpapi.CodeConflict, 409, false},
+		{core.CodeModelNotFound, unavailable, 503, true},
+		{core.CodeNotReady, unavailable, 503, true},
+		{core.CodeNoWorkers, unavailable, 503, true},
+		{core.CodeWorkersEjected, unavailable, 503, true},
+		{core.CodeNoCandidates, unavailable, 503, true},
+		{core.CodeOverloaded, overloaded, 429, true},
+		{core.CodePinOverloaded, overloaded, 429, true},
+		{core.CodeQueueFull, overloaded, 429, true},
+		{core.CodeQueueTimeout, overloaded, 429, true},
+		{core.CodePolicyFailed, httpapi.CodeInternal, 500, false},
+	}
 }
 
 // limitKinds are Dynamo's words for the limits of a queue.
@@ -80,10 +88,12 @@ func classified(err error) *httpapi.Failure {
 
 // ofCore keeps the core's own word for an error as the step.
 func ofCore(e *core.Error) *httpapi.Failure {
-	is, ok := statuses[e.Code]
-	if !ok {
+	all := refusals()
+	i := slices.IndexFunc(all, func(r refusal) bool { return r.core == e.Code })
+	if i < 0 {
 		return httpapi.Internal()
 	}
+	is := all[i]
 	f := &httpapi.Failure{
 		Code: is.code, Status: is.status, Message: e.Message, RetryAfter: e.RetryAfter, Details: httpapi.Details{Step: string(e.Code), Item: e.Field},
 	}

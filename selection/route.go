@@ -20,7 +20,9 @@ type route struct {
 	pattern string // segments; {id} stands for any text, percent-encoded
 	public  bool   // answers callers without the token
 	body    bodyKind
+	bare    bool // the body may be left out
 	query   []param
+	headers []param
 	doc     string // one sentence or two
 	in, out any    // a sample of the body and of the answer, for the documents
 	status  []int  // of good answers; out is the body of each
@@ -28,21 +30,22 @@ type route struct {
 	handle  func(s *Server, ctx context.Context, x *exchange) error
 }
 
-// param is a query parameter.
+// param is a query parameter or a header.
 type param struct{ name, doc string }
 
 // routes is the whole API. The order is that of the documents.
 func routes() []route {
 	const get, post, patch, del = fasthttp.MethodGet, fasthttp.MethodPost, fasthttp.MethodPatch, fasthttp.MethodDelete
 	const ok, created = fasthttp.StatusOK, fasthttp.StatusCreated
+	class := []param{{"x-dynamo-meta-policy-class", "class of the queue"}, {"x-routerd-class", "the same, where the former is not given"}}
 	partition := []param{{"model_name", "only of this base model"}, {"routing_group", "only of this routing group"}}
 	return []route{
 		{
-			method: post, pattern: "/select", body: jsonBody, in: selectBody{}, out: selectAnswer{}, status: []int{ok}, refused: []int{400, 404, 409, 422, 429, 500, 503}, handle: (*Server).doSelect,
+			method: post, pattern: "/select", body: jsonBody, headers: class, in: selectBody{}, out: selectAnswer{}, status: []int{ok}, refused: []int{400, 404, 409, 422, 429, 500, 503}, handle: (*Server).doSelect,
 			doc: "Says where a request should go and books nothing. With `selection_id` the decision is kept for a later `POST /reservations`. `advisory` answers at once, past the queue, with the load of the chosen rank.",
 		},
 		{
-			method: post, pattern: "/select_and_reserve", body: jsonBody, in: selectBody{}, out: bookedAnswer{}, status: []int{ok}, refused: []int{400, 404, 409, 422, 429, 500, 503}, handle: (*Server).doSelectAndReserve,
+			method: post, pattern: "/select_and_reserve", body: jsonBody, headers: class, in: selectBody{}, out: bookedAnswer{}, status: []int{ok}, refused: []int{400, 404, 409, 422, 429, 500, 503}, handle: (*Server).doSelectAndReserve,
 			doc: "Selects and books in one step; without `selection_id` one is made. The session of the request is bound.",
 		},
 		{
@@ -50,7 +53,7 @@ func routes() []route {
 			doc: "Books the selection that was kept under `selection_id`, or, with `worker_id` and a prompt, that worker.",
 		},
 		{
-			method: post, pattern: "/reservations/{id}/prefill_complete", body: jsonBody, in: nothingBody{}, out: statusAnswer{}, status: []int{ok}, refused: []int{404, 422}, handle: (*Server).prefillComplete,
+			method: post, pattern: "/reservations/{id}/prefill_complete", body: jsonBody, bare: true, in: nothingBody{}, out: statusAnswer{}, status: []int{ok}, refused: []int{404, 422}, handle: (*Server).prefillComplete,
 			doc: "Tells that the prompt has been prefilled; again, it changes nothing. The body may be empty.",
 		},
 		{
@@ -94,8 +97,8 @@ func routes() []route {
 		{method: get, pattern: "/dump", out: map[string]dumpedPartition{}, status: []int{ok}, refused: nil, handle: (*Server).dump, doc: "The whole index, from which a starting peer restores its own (`index.peers`)."},
 		{method: get, pattern: "/health", public: true, out: statusAnswer{}, status: []int{ok}, handle: (*Server).health, doc: "Answers while the process lives."},
 		{method: get, pattern: "/ready", out: readyAnswer{}, status: []int{ok, fasthttp.StatusServiceUnavailable}, handle: (*Server).ready, doc: "Whether any worker is schedulable, and all workers; 503 while none is."},
-		{method: post, pattern: "/replica_sync/register_peer", body: jsonBody, in: peerBody{}, out: nil, refused: []int{400, 409, 422}, handle: (*Server).replicaSync, doc: "Registers a peer for replica synchronisation, which is not configured: 409 `disabled`."},
-		{method: post, pattern: "/replica_sync/deregister_peer", body: jsonBody, in: peerBody{}, out: nil, refused: []int{400, 409, 422}, handle: (*Server).replicaSync, doc: "As above."},
+		{method: post, pattern: "/replica_sync/register_peer", body: jsonBody, in: peerBody{}, out: nil, refused: []int{409}, handle: (*Server).replicaSync, doc: "Registers a peer for replica synchronisation, which is not configured: 409 `disabled`."},
+		{method: post, pattern: "/replica_sync/deregister_peer", body: jsonBody, in: peerBody{}, out: nil, refused: []int{409}, handle: (*Server).replicaSync, doc: "As above."},
 		{method: get, pattern: "/replica_sync/peers", out: nil, refused: []int{409}, handle: (*Server).replicaSync, doc: "As above."},
 		{method: get, pattern: "/openapi.json", out: map[string]any{}, status: []int{ok}, handle: (*Server).showOpenAPI, doc: "This API as OpenAPI 3.1."},
 	}

@@ -31,7 +31,10 @@ func ErrorSchema() map[string]any {
 	text := map[string]any{"type": "string"}
 	return Object(map[string]any{"error": Object(map[string]any{
 		"code": map[string]any{"type": "string", "enum": codes}, "message": text,
-		"details": Object(map[string]any{"step": text, "item": text, "allowed": text}),
+		"details": Object(map[string]any{
+			"step": text, "item": text, "allowed": text,
+			"policy_class": text, "limit_kind": text, "current": map[string]any{"type": "integer"}, "limit": map[string]any{"type": "integer"},
+		}),
 	})})
 }
 
