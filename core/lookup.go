@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/routerd/routerd/fleet"
@@ -59,7 +60,9 @@ func (c *SelectionCore) Overlaps(ctx context.Context, q *Lookup) (*OverlapReport
 	}
 	defer p.give(a)
 	out := &OverlapReport{Partition: p.key, BlockSize: p.blockSize, Blocks: len(a.blocks), SharedAsked: c.host.SharedCache != nil}
-	out.SharedErr = a.sharedHits(ctx, p)
+	if out.SharedErr = a.sharedHits(ctx, p); errors.Is(out.SharedErr, ErrNoSharedCache) {
+		out.SharedAsked, out.SharedErr = false, nil
+	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}

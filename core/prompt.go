@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -43,7 +44,7 @@ func (a *attempt) readPrompt(p *Partition) error {
 // hash computes the block hashes of the prompt's tokens, as the partition's workers
 // do where the prompt does not say otherwise.
 func (a *attempt) hash(p *Partition, pr *Prompt) (err error) {
-	how := kvcache.Hashing{Seed: kvcache.Seed(a.req.Adapter, pr.Salt), Bigram: p.eagle.Load(), Items: pr.Multimodal}
+	how := kvcache.Hashing{Seed: kvcache.Seed(cmp.Or(a.req.Adapter, pr.Scope), pr.Salt), Bigram: p.eagle.Load(), Items: pr.Multimodal}
 	if pr.Bigram != nil {
 		how.Bigram = *pr.Bigram
 	}

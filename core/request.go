@@ -142,6 +142,9 @@ type Prompt struct {
 	// Exact tells that Count and Blocks come from the engine's own tokens; it
 	// is implied by Tokens.
 	Exact bool
+	// Scope is the adapter whose blocks the prompt's are, where Request.Adapter names
+	// none: it is part of the hashes and narrows nothing.
+	Scope string
 	// Salt is the cache salt, which separates the blocks of tenants.
 	Salt string
 	// Sequences are the sequence hashes of Blocks where the caller has its own:

@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/routerd/routerd/core/affinity"
@@ -70,9 +71,13 @@ type Eligibility interface {
 type SharedCache interface {
 	// Hits appends to out the ranges of block positions that are held, sorted and
 	// disjoint. An error means that nobody knows: the selection goes on without.
-	// It keeps nothing and returns within its own deadline.
+	// ErrNoSharedCache means that there is none. It keeps nothing and returns within
+	// its own deadline.
 	Hits(ctx context.Context, key fleet.PartitionKey, blocks []kvcache.SequenceHash, out []kvcache.BlockRange) ([]kvcache.BlockRange, error)
 }
+
+// ErrNoSharedCache is what a SharedCache answers that is switched off.
+var ErrNoSharedCache = errors.New("there is no shared cache")
 
 // Replication tells other routers what this one decided. Calls come from many
 // goroutines, in order for one session, never under a lock, and must not block.

@@ -12,6 +12,8 @@ import (
 
 // Core is what the service asks the core for.
 type Core interface {
+	// ResolveModel finds the base model of an adapter that a worker of it lists.
+	ResolveModel(name, group string) (key fleet.PartitionKey, adapter string, ok bool)
 	Select(ctx context.Context, req *core.Request) (*core.Selection, error)
 	Reserve(ctx context.Context, b *core.Booking) (*core.Selection, error)
 	PrefillComplete(id string) error

@@ -23,6 +23,7 @@ func (s *Server) reserve(ctx context.Context, x *exchange) error {
 	if err != nil {
 		return err
 	}
+	booking.Adapter, booking.Prompt.Scope = s.scope(b)
 	sel, err := s.parts.Core.Reserve(ctx, booking)
 	if err != nil {
 		return s.inDynamosWords(err, b)
@@ -48,7 +49,7 @@ func (b *body) booking() (*core.Booking, error) {
 	if err != nil {
 		return nil, err
 	}
-	out.Worker, out.Prompt, out.Adapter = &b.worker, prompt, b.adapter
+	out.Worker, out.Prompt = &b.worker, prompt
 	out.AssumeReuse, out.TrackPrefill = b.override.assumeReuse, b.override.trackPrefill
 	if b.given.has(fieldDpRank) {
 		out.Rank = &b.rank

@@ -54,6 +54,7 @@ func (s *Server) selectBy(ctx context.Context, x *exchange, b *body, kind core.K
 		return nil, err
 	}
 	req.Arrival = x.at
+	req.Adapter, req.Prompt.Scope = s.scope(b)
 	header := &x.rc.Request.Header
 	for _, name := range [...]string{"x-dynamo-meta-policy-class", "x-routerd-class"} {
 		if v := header.Peek(name); len(v) > 0 {
@@ -77,6 +78,20 @@ func (s *Server) selectBy(ctx context.Context, x *exchange, b *body, kind core.K
 	return sel, nil
 }
 
+// scope is the adapter that the workers must have, where any of the partition lists
+// it: workers that are put here list none, and for those an adapter only scopes the
+// hashes, as in Dynamo's service.
+func (s *Server) scope(b *body) (adapter, scope string) {
+	if b.adapter == "" {
+		return "", ""
+	}
+	key := b.partition.Normalised()
+	if base, name, ok := s.parts.Core.ResolveModel(b.adapter, key.Group); ok && name != "" && base == key {
+		return b.adapter, ""
+	}
+	return "", b.adapter
+}
+
 // joined are the values of a header, joined as in HTTP.
 func joined(values [][]byte) string {
 	all := make([]string, len(values))
@@ -93,7 +108,7 @@ func (b *body) selection(kind core.Kind) (*core.Request, error) {
 		return nil, err
 	}
 	b.request = core.Request{
-		Kind: kind, SelectionID: b.id, Surface: surface, Partition: b.partition, Prompt: prompt, Adapter: b.adapter,
+		Kind: kind, SelectionID: b.id, Surface: surface, Partition: b.partition, Prompt: prompt,
 		Pin: b.pin, Allow: b.allow, Target: b.target, Constraints: b.constraint,
 		Priority: b.strict, PriorityJump: time.Duration(b.jump * float64(time.Second)), ExpectedOutput: b.expected, Detail: true,
 	}

@@ -53,11 +53,20 @@ func serve(cmd *cobra.Command, cfg config.Config) error {
 		return startError(err)
 	}
 	hangups.do(router.Reload)
-	if _, err := fmt.Fprintf(cmd.OutOrStdout(), "ready frontend=%s admin=%s\n", router.FrontendURL(), router.AdminURL()); err != nil {
+	if _, err := fmt.Fprintln(cmd.OutOrStdout(), readyLine(router)); err != nil {
 		return errors.Join(err, router.Stop(context.Background()))
 	}
 	failed := router.Wait(ctx)
 	return errors.Join(failed, router.Stop(context.Background()))
+}
+
+// readyLine tells where the router listens.
+func readyLine(router *app.App) string {
+	line := fmt.Sprintf("ready frontend=%s admin=%s", router.FrontendURL(), router.AdminURL())
+	if at := router.SelectionAddress(); at != "" {
+		line += " selection=" + at
+	}
+	return line
 }
 
 // startError is why the router did not start: where the configuration names a

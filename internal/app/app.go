@@ -54,6 +54,7 @@ func Reloading(load func() (config.Config, error), log *Log) Option {
 // addresses are where the listeners are, with the ports that they got.
 type addresses struct {
 	frontend, admin string
+	selection       string // its URL, or unix:PATH; empty when it is off
 	token           atomic.Pointer[string]
 	drained         error // what the frontend's drain said
 }
@@ -72,6 +73,7 @@ func modules(ctx context.Context, cfg config.Config, from *source, log *slog.Log
 		membershipModule(),
 		adminModule(),
 		proxyModule(),
+		serviceModule(&cfg),
 	)
 }
 
@@ -154,6 +156,10 @@ func (a *App) FrontendURL() string { return "http://" + a.addr.frontend }
 
 // AdminURL is the base URL of the admin API.
 func (a *App) AdminURL() string { return "http://" + a.addr.admin }
+
+// SelectionAddress is the base URL of the selection service, or unix:PATH; empty
+// when it is off.
+func (a *App) SelectionAddress() string { return a.addr.selection }
 
 // Token is the admin API's bearer token.
 func (a *App) Token() string { return *a.addr.token.Load() }

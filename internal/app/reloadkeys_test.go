@@ -65,6 +65,7 @@ func liveKeys() map[string]func(*testing.T) {
 func TestEveryLiveKeyReachesItsConsumerAtReload(t *testing.T) {
 	tests := liveKeys()
 	maps.Copy(tests, waitingKeys())
+	maps.Copy(tests, serviceKeys())
 	row := regexp.MustCompile("(?m)^\\| `([^`]+)` \\|.*\\| live \\| [^|]*\\|$")
 	reference := config.Reference()
 	for _, m := range row.FindAllStringSubmatch(reference, -1) {

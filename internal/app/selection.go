@@ -76,6 +76,7 @@ func coreConfig(cfg *config.Config) core.Config {
 		cc.Seed = &seed
 	}
 	cc.Queue, cc.Overload = cfg.Queue.Core(), cfg.Queue.Overload.Core()
+	cc.Expiry, cc.Pending = cfg.Selection.Expiry.Std(), cfg.Selection.Pending()
 	cc.Affinity, cc.Estimator = cfg.Affinity.Core(), cfg.Routing.Load.Core()
 	return cc
 }

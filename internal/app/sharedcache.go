@@ -88,7 +88,7 @@ func (s *sharedCaches) replace(next *sharedClient) error {
 func (s *sharedCaches) Hits(ctx context.Context, key fleet.PartitionKey, blocks []kvcache.SequenceHash, out []kvcache.BlockRange) ([]kvcache.BlockRange, error) {
 	c := s.now.Load()
 	if c == nil {
-		return out, nil
+		return out, core.ErrNoSharedCache
 	}
 	return c.Hits(ctx, key, blocks, out)
 }

@@ -31,7 +31,8 @@ func TestEveryKeyIsLiveOrNeedsARestart(t *testing.T) {
 		t.Errorf("%d rows", rows)
 	}
 	if diff := cmp.Diff([]string{
-		"data_dir", "frontend.listen", "admin.listen", "routing.load.estimator", "routing.load.tokens_per_second", "plugins.module_dir",
+		"data_dir", "frontend.listen", "admin.listen", "selection.listen", "selection.expiry", "selection.pending_ttl",
+		"selection.pending_entries", "selection.pending_bytes", "routing.load.estimator", "routing.load.tokens_per_second", "plugins.module_dir",
 		"affinity.ttl", "affinity.entries",
 	}, restart); diff != "" {
 		t.Errorf("keys that need a restart (-want +got)\n%s", diff)

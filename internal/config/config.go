@@ -28,6 +28,7 @@ type Config struct {
 	DataDir     string                 `koanf:"data_dir" reload:"restart" doc:"Folder for modules, policies, workers and the admin token. One process at a time."`
 	Frontend    Frontend               `koanf:"frontend"`
 	Admin       Admin                  `koanf:"admin"`
+	Selection   Selection              `koanf:"selection"`
 	Workers     Workers                `koanf:"workers"`
 	Models      map[string]Model       `koanf:"models" reload:"live" doc:"Settings by model name."`
 	Routing     Routing                `koanf:"routing"`
@@ -114,8 +115,9 @@ func DefaultConfig() Config {
 			Listen: "127.0.0.1:8080", MaxBody: 16 << 20, Grace: Duration(30 * time.Second), ForwardedFor: "append",
 			FirstByteTimeout: Duration(10 * time.Minute), Retries: 2, HalfClose: "abort", TrustHeaders: true,
 		},
-		Admin:   Admin{Listen: "127.0.0.1:8081", MaxBody: 16 << 20},
-		Routing: Routing{Default: "default", Load: RoutingLoad{Estimator: string(load.EstimateNone)}},
+		Admin:     Admin{Listen: "127.0.0.1:8081", MaxBody: 16 << 20},
+		Selection: defaultSelection(),
+		Routing:   Routing{Default: "default", Load: RoutingLoad{Estimator: string(load.EstimateNone)}},
 		Plugins: Plugins{
 			CallDeadline: Duration(10 * time.Millisecond), PoolWait: Duration(20 * time.Millisecond),
 			MemoryLimit: 512 << 20, FuelCap: 10_000_000, Guard: "on",

@@ -253,16 +253,7 @@ func (l *loader) finish(cfg *Config) {
 		path := []string{"data_dir"}
 		l.problems = append(l.problems, badValue(l.origin(path), dotted(path), cfg.DataDir, "the path of a folder"))
 	}
-	for key, addr := range map[string]string{"frontend": cfg.Frontend.Listen, "admin": cfg.Admin.Listen} {
-		if err := checkAddress(addr); err != nil {
-			path := []string{key, "listen"}
-			l.problems = append(l.problems, badValue(l.origin(path), dotted(path), addr, err.Error()))
-		}
-	}
-	if a := cfg.Admin.Listen; a == cfg.Frontend.Listen && !strings.HasSuffix(a, ":0") {
-		path := []string{"admin", "listen"}
-		l.problems = append(l.problems, badValue(l.origin(path), dotted(path), a, "an address that frontend.listen does not have"))
-	}
+	l.listeners(cfg)
 	if len(cfg.Plugins.Headers) == 0 {
 		cfg.Plugins.Headers = nil
 	}

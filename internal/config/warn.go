@@ -12,10 +12,11 @@ import (
 
 // The codes of warnings.
 const (
-	WarnNoCapacity   = "no_capacity"   // a bound is a part of a number that workers of the file do not have
-	WarnUnknownClass = "unknown_class" // a rule's class is none of queue.classes
-	WarnUnknownModel = "unknown_model" // a managed adapter's model is none that the file knows
-	WarnFewSlots     = "few_slots"     // a model's managed adapters do not all fit its workers of the file
+	WarnNoCapacity    = "no_capacity"    // a bound is a part of a number that workers of the file do not have
+	WarnUnknownClass  = "unknown_class"  // a rule's class is none of queue.classes
+	WarnUnknownModel  = "unknown_model"  // a managed adapter's model is none that the file knows
+	WarnOpenSelection = "open_selection" // the selection service can be reached from elsewhere and asks for no token
+	WarnFewSlots      = "few_slots"      // a model's managed adapters do not all fit its workers of the file
 )
 
 // Warning is a thing of a right configuration that probably does not do what was
@@ -28,7 +29,7 @@ type Warning struct {
 
 // Warnings are what is probably not meant, in the order of the file.
 func (c Config) Warnings() []Warning {
-	return slices.Concat(c.unknownClasses(), c.boundsWithoutCapacity(), c.adaptersWithoutPlace())
+	return slices.Concat(c.unknownClasses(), c.boundsWithoutCapacity(), c.adaptersWithoutPlace(), c.openSelection())
 }
 
 // unknownClasses warns of rules for classes in which nobody can wait.
