@@ -39,8 +39,8 @@ type mmObject struct {
 }
 
 type partitionFields struct {
-	ModelName    *string `json:"model_name,omitempty"`
-	RoutingGroup *string `json:"routing_group,omitempty"`
+	ModelName    *string `json:"model_name,omitempty" api:"value"`
+	RoutingGroup *string `json:"routing_group,omitempty" api:"value"`
 }
 
 type selectBody struct {
@@ -56,7 +56,7 @@ type selectBody struct {
 	AffinityTarget       *targetFields    `json:"affinity_target,omitempty"`
 	PinnedWorker         *pinFields       `json:"pinned_worker,omitempty"`
 	AllowedWorkerIDs     []fleet.WorkerID `json:"allowed_worker_ids,omitempty"`
-	RoutingConstraints   *constraints     `json:"routing_constraints,omitempty"`
+	RoutingConstraints   *constraints     `json:"routing_constraints,omitempty" api:"value"`
 	Advisory             bool             `json:"advisory,omitempty"`
 }
 

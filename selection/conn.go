@@ -14,6 +14,7 @@ type listener struct {
 	net.Listener
 	watchers *clientwatch.Modes
 	cfg      *atomic.Pointer[Config]
+	metrics  *metrics
 }
 
 // Accept returns the next connection.
@@ -23,7 +24,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	nc = l.watchers.Adopt(nc, l.cfg.Load().HalfClose)
-	return &conn{Conn: nc, watched: clientwatch.Find(nc)}, nil
+	return &conn{Conn: nc, watched: clientwatch.Find(nc), metrics: l.metrics}, nil
 }
 
 // conn is a caller's connection, which sees to the answers that carry a booking.
@@ -34,6 +35,7 @@ func (l *listener) Accept() (net.Conn, error) {
 type conn struct {
 	net.Conn
 	watched *clientwatch.Conn
+	metrics *metrics
 
 	mu      sync.Mutex // guards all below
 	carried *reserve.Reservation
@@ -96,12 +98,9 @@ func (c *conn) drop() {
 	c.carried = nil
 	c.mu.Unlock()
 	if r != nil {
-		release(r)
+		c.metrics.release(r)
 	}
 }
 
 // NetConn returns the connection below.
 func (c *conn) NetConn() net.Conn { return c.Conn }
-
-// release ends a booking whose caller was not told of it.
-func release(r *reserve.Reservation) { r.Release(reserve.Outcome{Kind: reserve.Cancelled}) }

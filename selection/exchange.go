@@ -109,6 +109,9 @@ func (s *Server) handle(rc *fasthttp.RequestCtx) {
 		c.delivered() // the answer before
 	}
 	err := s.call(x)
+	if x.reservation != nil {
+		err = s.deliver(x, err)
+	}
 	if err != nil {
 		f := classify(err)
 		if f.Logged {
@@ -120,28 +123,29 @@ func (s *Server) handle(rc *fasthttp.RequestCtx) {
 		linger(rc)
 		rc.SetConnectionClose()
 	}
-	if x.reservation != nil {
-		s.deliver(x, err)
-	}
 	s.metrics.count(x.route, rc.Response.StatusCode(), time.Since(x.at))
 }
 
-// deliver has the connection see to the answer of a booking. Where there is none,
-// or nobody to read it, the booking is released.
-func (s *Server) deliver(x *exchange, err error) {
+// deliver has the connection see to the answer of a booking. Where there is no
+// answer, or nobody to read it, the booking is released.
+func (s *Server) deliver(x *exchange, err error) error {
 	c := x.conn()
 	switch {
-	case err != nil || c != nil && c.watched.Gone():
-		release(x.reservation)
-	case c != nil:
+	case err == nil && c == nil: // no connection of this server's: the answer goes out somehow
+		return nil
+	case err == nil && c.watched.Gone():
+		err = errCallerGone
+	case err == nil:
 		// A write deadline, here the connection's own, has the answer flushed at
 		// once, also where the caller has sent its next request already.
-		if err := x.rc.SetWriteDeadline(time.Time{}); err != nil {
-			release(x.reservation)
-			return
-		}
-		c.carry(x.reservation)
+		err = x.rc.SetWriteDeadline(time.Time{})
 	}
+	if err != nil {
+		s.metrics.release(x.reservation)
+		return err
+	}
+	c.carry(x.reservation)
+	return nil
 }
 
 func (s *Server) call(x *exchange) (err error) {

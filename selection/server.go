@@ -59,11 +59,7 @@ func New(cfg Config, parts Parts, log *slog.Logger, reg prometheus.Registerer) (
 	if err := errors.Join(cfg.Validate(), parts.validate()); err != nil {
 		return nil, fmt.Errorf("selection configuration: %w", err)
 	}
-	m, err := newMetrics(reg)
-	if err != nil {
-		return nil, fmt.Errorf("selection metrics: %w", err)
-	}
-	s := &Server{parts: parts, log: log, metrics: m, routes: routes()}
+	s := &Server{parts: parts, log: log, routes: routes()}
 	s.cfg.Store(&cfg)
 	s.calls, s.cancel = context.WithCancelCause(context.Background())
 	s.http = &fasthttp.Server{
@@ -81,6 +77,10 @@ func New(cfg Config, parts Parts, log *slog.Logger, reg prometheus.Registerer) (
 		SecureErrorLogMessage:        true,
 		DisablePreParseMultipartForm: true,
 		CloseOnShutdown:              true,
+	}
+	var err error
+	if s.metrics, err = newMetrics(reg, s.routes, func() float64 { return float64(s.http.GetOpenConnectionsCount()) }); err != nil {
+		return nil, fmt.Errorf("selection metrics: %w", err)
 	}
 	return s, nil
 }
@@ -109,7 +109,7 @@ func (s *Server) Serve(ln net.Listener) error {
 	var watching sync.WaitGroup
 	var watchErr error
 	watching.Go(func() { watchErr = watchers.Run() })
-	err = s.serve(&listener{Listener: ln, watchers: watchers, cfg: &s.cfg})
+	err = s.serve(&listener{Listener: ln, watchers: watchers, cfg: &s.cfg, metrics: s.metrics})
 	err = errors.Join(err, watchers.Close())
 	watching.Wait()
 	return errors.Join(err, watchErr)

@@ -17,8 +17,9 @@ import (
 // not given, and a number is in its type's range.
 //
 // A field must be given where it is neither of these three nor omitted when empty.
-// The tag api says more, in words joined by commas: required; min=N and max=N;
-// oneof=A|B; null for a field that may be null and nothing else.
+// The tag api says more, in words joined by commas: required; value for a field
+// that may be left out but not null; min=N and max=N; oneof=A|B; null for one that
+// may be null and nothing else.
 func BodySchema(t reflect.Type) map[string]any { return describer{}.of(t, "") }
 
 // AnswerSchema describes what a type is written as. Fields that are not omitted
@@ -80,7 +81,7 @@ func (d describer) object(t reflect.Type) map[string]any {
 		if must {
 			required = append(required, name)
 		}
-		if d.answer && f.Type.Kind() == reflect.Pointer && !omitted || !d.answer && absent && !must {
+		if d.answer && f.Type.Kind() == reflect.Pointer && !omitted || !d.answer && absent && !must && !slices.Contains(words, "value") {
 			orNull(schema)
 		}
 		properties[name] = schema

@@ -21,6 +21,7 @@ type described struct {
 	Fraction *float64          `json:"fraction,omitempty" api:"min=0,max=1"`
 	Kind     *string           `json:"kind" api:"oneof=a|b"`
 	Never    *string           `json:"never,omitempty" api:"null"`
+	Model    *string           `json:"model,omitempty" api:"value"`
 	Ranges   [][2]uint32       `json:"ranges"`
 	Ranks    map[uint32]string `json:"ranks,omitempty"`
 	Inner    []*inner          `json:"inner,omitempty"`
@@ -39,6 +40,7 @@ func TestABodyIsDescribedAsItIsReadStrictly(t *testing.T) {
 		"fraction": `{"maximum":1,"minimum":0,"type":["number","null"]}`,
 		"kind":     `{"enum":["a","b",null],"type":["string","null"]}`,
 		"never":    `{"type":"null"}`,
+		"model":    `{"type":"string"}`,
 		"ranges":   `{"items":{"items":{"maximum":4294967295,"minimum":0,"type":"integer"},"maxItems":2,"minItems":2,"type":"array"},"type":["array","null"]}`,
 		"ranks":    `{"additionalProperties":{"type":"string"},"propertyNames":{"pattern":"^(0|[1-9][0-9]{0,8})$"},"type":["object","null"]}`,
 		"inner":    `{"items":{"additionalProperties":false,"properties":{"text":{"type":"string"}},"required":["text"],"type":["object","null"]},"type":["array","null"]}`,
