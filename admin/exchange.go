@@ -1,15 +1,12 @@
 package admin
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/url"
 	"runtime/debug"
-	"slices"
-	"strings"
 
 	"github.com/valyala/fasthttp"
 
@@ -26,19 +23,9 @@ type exchange struct {
 	digest string // what a change was about, for the audit line
 }
 
-// split cuts a raw request URI, of which nothing is decoded, into path and
-// query. Scheme and host of the absolute form are left out.
+// split cuts a raw request URI into path and query, see httpapi.Split.
 func split(h *fasthttp.RequestHeader) (path, query string) {
-	path, query, _ = strings.Cut(string(h.RequestURI()), "?")
-	if strings.HasPrefix(path, "/") {
-		return path, query
-	}
-	if _, rest, ok := strings.Cut(path, "://"); ok {
-		if i := strings.IndexByte(rest, '/'); i >= 0 {
-			return rest[i:], query
-		}
-	}
-	return path, query
+	return httpapi.Split(string(h.RequestURI()))
 }
 
 // admitted tells whether the caller may use what the path stands for: a public
@@ -96,16 +83,7 @@ func dropBody(h *fasthttp.RequestHeader, reason string) fasthttp.RequestConfig {
 // framedTwice tells whether the head has both Transfer-Encoding and
 // Content-Length, of which fasthttp takes the former without a word.
 func framedTwice(h *fasthttp.RequestHeader) bool {
-	if len(h.Peek(fasthttp.HeaderTransferEncoding)) == 0 {
-		return false
-	}
-	for line := range bytes.SplitSeq(h.RawHeaders(), []byte("\n")) {
-		name, _, ok := bytes.Cut(line, []byte(":"))
-		if ok && bytes.EqualFold(bytes.TrimSpace(name), []byte(fasthttp.HeaderContentLength)) {
-			return true
-		}
-	}
-	return false
+	return len(h.Peek(fasthttp.HeaderTransferEncoding)) > 0 && httpapi.HasHeader(h.RawHeaders(), fasthttp.HeaderContentLength)
 }
 
 // refuseParse answers what cannot be read.
@@ -118,8 +96,8 @@ func (s *Server) refuseParse(rc *fasthttp.RequestCtx, err error) {
 // endAfter ends the connection after the answer, in a way that a client which
 // still sends gets the answer.
 func endAfter(rc *fasthttp.RequestCtx) {
-	if c, ok := rc.Conn().(*conn); ok {
-		c.lingers.Store(true)
+	if c, ok := rc.Conn().(*httpapi.Conn); ok {
+		c.Linger()
 	}
 }
 
@@ -189,35 +167,12 @@ func (s *Server) locate(h *fasthttp.RequestHeader, x *exchange) (err error) {
 	if err := r.checkName(name); err != nil {
 		return err
 	}
-	if x.query, err = parseQuery(query, r.query); err != nil {
-		return err
-	}
-	return nil
-}
-
-// parseQuery takes only the parameters of the route, each once.
-func parseQuery(raw string, known []param) (url.Values, error) {
-	values, err := url.ParseQuery(raw)
-	if err != nil {
-		return nil, httpapi.Invalid("query", "it is not well-formed", "name=value pairs, joined by &")
-	}
-	names := make([]string, 0, len(known))
-	for _, p := range known {
+	names := make([]string, 0, len(r.query))
+	for _, p := range r.query {
 		names = append(names, p.name)
 	}
-	allowed := "no parameters"
-	if len(names) > 0 {
-		allowed = "the parameters " + strings.Join(names, ", ")
-	}
-	for name, v := range values {
-		if !slices.Contains(names, name) {
-			return nil, httpapi.Invalid("query parameter "+httpapi.Clip(name), "is not known", allowed)
-		}
-		if len(v) > 1 {
-			return nil, httpapi.Invalid("query parameter "+name, "is given twice", "once")
-		}
-	}
-	return values, nil
+	x.query, err = httpapi.ParseQuery(query, names)
+	return err
 }
 
 // flag reads a query parameter that is true or false; false where it is not given.
@@ -254,11 +209,7 @@ func answer(rc *fasthttp.RequestCtx, status int, body []byte) {
 }
 
 func answerFailure(rc *fasthttp.RequestCtx, f *failure) {
-	b, err := json.Marshal(map[string]*failure{"error": f})
-	if err != nil {
-		b = []byte(`{"error":{"code":"internal","message":"the error cannot be written","details":{}}}`)
-	}
-	answer(rc, f.HTTPStatus(), b)
+	answer(rc, f.HTTPStatus(), f.Body())
 	switch {
 	case f.Code == CodeUnauthorized:
 		rc.Response.Header.Set(fasthttp.HeaderWWWAuthenticate, `Bearer realm="routerd admin"`)

@@ -2,13 +2,13 @@ package admin
 
 import (
 	"context"
-	"net/url"
 	"strings"
 
 	"github.com/valyala/fasthttp"
 
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/host/store"
+	"github.com/routerd/routerd/internal/httpapi"
 )
 
 // access says who may call a route.
@@ -61,29 +61,6 @@ func (r *route) bodyLimit() int64 {
 	}
 }
 
-// match compares a path's raw segments with the pattern and returns the
-// decoded one that stands for the name.
-func (r *route) match(segments []string) (name string, ok bool) {
-	pattern := strings.Split(r.pattern[1:], "/")
-	if len(pattern) != len(segments) {
-		return "", false
-	}
-	for i, p := range pattern {
-		if strings.HasPrefix(p, "{") {
-			decoded, err := url.PathUnescape(segments[i])
-			if err != nil {
-				return "", false
-			}
-			name = decoded
-			continue
-		}
-		if p != segments[i] {
-			return "", false
-		}
-	}
-	return name, true
-}
-
 // checkName refuses what does not have the closed form, where the route's name
 // has one.
 func (r *route) checkName(name string) error {
@@ -99,13 +76,9 @@ func (r *route) checkName(name string) error {
 // find looks a raw path up. When the path is known but not the method, allowed
 // lists the methods.
 func (s *Server) find(method, path string) (r *route, name string, allowed []string) {
-	if !strings.HasPrefix(path, "/") {
-		return nil, "", nil
-	}
-	segments := strings.Split(path[1:], "/")
 	all := s.now.Load().routes
 	for i := range all {
-		got, ok := all[i].match(segments)
+		got, ok := httpapi.Match(all[i].pattern, path)
 		if !ok {
 			continue
 		}

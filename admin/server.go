@@ -13,6 +13,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/internal/httpapi"
 )
 
 const (
@@ -25,7 +26,6 @@ const (
 	cutPatience   = 2 * time.Second  // for calls that were cancelled
 	cutPoll       = 5 * time.Millisecond
 	poolSweep     = 100 * time.Millisecond
-	minToken      = 16      // bytes
 	maxBody       = 1 << 30 // bytes, whatever is configured
 )
 
@@ -61,7 +61,7 @@ type Server struct {
 	parts  Parts
 	log    *slog.Logger
 	http   *fasthttp.Server
-	conns  connections
+	conns  httpapi.Conns
 	cancel context.CancelCauseFunc // ends the calls
 
 	mu       sync.Mutex // guards both below
@@ -107,7 +107,7 @@ func (s *Server) Serve(ln net.Listener) error {
 	if !s.open(ln) {
 		return ln.Close()
 	}
-	err := s.http.Serve(listener{ln, &s.conns})
+	err := s.http.Serve(s.conns.Wrap(ln))
 	if s.isStopped() {
 		return nil // whatever the closed listener said
 	}
@@ -152,7 +152,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 	s.cancel(errors.New("the admin API has stopped"))
 	if ctx.Err() != nil {
-		err = errors.Join(s.conns.closeAll(), s.waitCut())
+		err = errors.Join(s.conns.Cut(), s.waitCut())
 	}
 	if err != nil {
 		return fmt.Errorf("stop admin API: %w", err)

@@ -2,8 +2,6 @@ package admin
 
 import (
 	"crypto/rand"
-	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -14,6 +12,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/routerd/routerd/internal/durable"
+	"github.com/routerd/routerd/internal/httpapi"
 )
 
 // tokenBytes is how many random bytes a made token has.
@@ -49,22 +48,9 @@ func makeToken(path string) (string, error) {
 	return token, nil
 }
 
-func checkToken(token string) error {
-	bad := strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' })
-	if bad || len(token) < minToken {
-		return fmt.Errorf("the admin token is not usable; allowed: at least %d visible ASCII characters", minToken)
-	}
-	return nil
-}
+func checkToken(token string) error { return httpapi.CheckToken("the admin token", token) }
 
-// authorised compares the request's bearer token in constant time: of digests,
-// so that its length does not show either.
+// authorised tells whether the request has the token.
 func (s *Server) authorised(h *fasthttp.RequestHeader) bool {
-	given := h.PeekAll(fasthttp.HeaderAuthorization)
-	if len(given) != 1 {
-		return false
-	}
-	scheme, token, _ := strings.Cut(string(given[0]), " ")
-	have, want := sha256.Sum256([]byte(strings.TrimSpace(token))), sha256.Sum256([]byte(s.now.Load().Token))
-	return subtle.ConstantTimeCompare(have[:], want[:]) == 1 && strings.EqualFold(scheme, "bearer")
+	return httpapi.BearerIs(h.PeekAll(fasthttp.HeaderAuthorization), s.now.Load().Token)
 }
