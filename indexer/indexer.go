@@ -23,6 +23,7 @@ import (
 type Indexer interface {
 	Feed
 	View
+	Snapshots
 
 	// Find sets out[i] to how much of the prompt workers[i] holds. It is exact for workers that no call changes
 	// meanwhile. An unknown worker holds nothing. out must be at least as long as workers.

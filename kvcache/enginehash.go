@@ -3,7 +3,9 @@ package kvcache
 import (
 	"cmp"
 	"encoding/hex"
+	"fmt"
 	"strconv"
+	"strings"
 )
 
 // MaxEngineHashBytes is the longest byte string that counts as an engine's hash.
@@ -45,4 +47,17 @@ func (h EngineHash) String() string {
 // Compare orders hashes for listings: numbers by value before byte strings by content.
 func (h EngineHash) Compare(o EngineHash) int {
 	return cmp.Or(cmp.Compare(h.raw, o.raw), cmp.Compare(h.num, o.num))
+}
+
+// ParseEngineHash reads what String writes.
+func ParseEngineHash(text string) (EngineHash, error) {
+	if digits, ok := strings.CutPrefix(text, "x:"); ok {
+		raw, err := hex.DecodeString(digits)
+		if h, ok := BytesHash(raw); err == nil && ok {
+			return h, nil
+		}
+	} else if n, err := strconv.ParseUint(text, 10, 64); err == nil {
+		return NumberHash(n), nil
+	}
+	return EngineHash{}, fmt.Errorf("engine hash %.80q is not allowed; allowed: a decimal number below 2^64, or x: and 1 to %d bytes in hexadecimal", text, MaxEngineHashBytes)
 }

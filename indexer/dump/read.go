@@ -1,0 +1,194 @@
+package dump
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/indexer"
+	"github.com/routerd/routerd/kvcache"
+)
+
+// ErrTooLarge is for a dump that is larger than allowed.
+var ErrTooLarge = errors.New("the dump is larger than allowed")
+
+// Index is what a dump says of one partition, by rank.
+type Index struct {
+	BlockSize int
+	Ranks     map[fleet.Worker]*Rank
+}
+
+// Rank is what a dump says of one rank.
+type Rank struct {
+	Changes []indexer.Change
+	Rest    indexer.Rest
+}
+
+// Read reads a dump of at most so many bytes whole. It is an error if it is larger,
+// no JSON of the form, or ends early. Events of kinds that are not known are left
+// out.
+func Read(r io.Reader, most int64) (map[fleet.PartitionKey]*Index, error) {
+	d := json.NewDecoder(&bounded{from: r, left: most})
+	out := map[fleet.PartitionKey]*Index{}
+	err := members(d, func(name string) error {
+		model, group, ok := cutLast(name)
+		if !ok {
+			return fmt.Errorf("partition %.80q: the name is not MODEL:GROUP", name)
+		}
+		x := &Index{Ranks: map[fleet.Worker]*Rank{}}
+		out[fleet.PartitionKey{Model: model, Group: group}] = x
+		return x.read(d)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read dump: %w", err)
+	}
+	return out, nil
+}
+
+// cutLast cuts at the last colon: groups have none in practice, models may.
+func cutLast(name string) (model, group string, ok bool) {
+	i := strings.LastIndexByte(name, ':')
+	if i < 0 {
+		return "", "", false
+	}
+	return name[:i], name[i+1:], true
+}
+
+// bounded fails once more than allowed was read.
+type bounded struct {
+	from io.Reader
+	left int64
+}
+
+// Read reads.
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, ErrTooLarge
+	}
+	n, err := b.from.Read(p[:min(int64(len(p)), b.left)])
+	b.left -= int64(n)
+	return n, err
+}
+
+// members calls f before each value of an object, with its key; f reads the value.
+func members(d *json.Decoder, f func(key string) error) error {
+	if err := delim(d, '{'); err != nil {
+		return err
+	}
+	for d.More() {
+		t, err := d.Token()
+		if err != nil {
+			return err
+		}
+		key, _ := t.(string)
+		if err := f(key); err != nil {
+			return err
+		}
+	}
+	return delim(d, '}')
+}
+
+func delim(d *json.Decoder, want json.Delim) error {
+	t, err := d.Token()
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	if err == nil && t != want {
+		err = fmt.Errorf("got %.40v where %q is expected", t, want.String())
+	}
+	return err
+}
+
+func (x *Index) read(d *json.Decoder) error {
+	return members(d, func(key string) error {
+		switch key {
+		case "block_size":
+			return d.Decode(&x.BlockSize)
+		case "events":
+			return x.events(d)
+		case "ranks":
+			return x.ranks(d)
+		}
+		var other json.RawMessage
+		return d.Decode(&other)
+	})
+}
+
+func (x *Index) events(d *json.Decoder) error {
+	if err := delim(d, '['); err != nil {
+		return err
+	}
+	for d.More() {
+		var e event
+		if err := d.Decode(&e); err != nil {
+			return err
+		}
+		tier := slices.Index(tiers[:], e.Tier)
+		if tier < 0 {
+			continue
+		}
+		r := x.rank(fleet.Worker{ID: e.Worker, Rank: e.Event.Rank})
+		if c, ok := e.Event.Data.change(kvcache.Tier(tier)); ok {
+			r.Changes = append(r.Changes, c)
+		}
+	}
+	return delim(d, ']')
+}
+
+func (x *Index) rank(w fleet.Worker) *Rank {
+	r := x.Ranks[w]
+	if r == nil {
+		r = &Rank{}
+		x.Ranks[w] = r
+	}
+	return r
+}
+
+func (d *data) change(tier kvcache.Tier) (c indexer.Change, ok bool) {
+	c.Tier = tier
+	switch {
+	case d.Stored != nil:
+		c.Salt = d.Stored.Salt
+		if p := d.Stored.Parent; p != nil {
+			c.Parent, c.HasParent = p.EngineHash, true
+		}
+		for _, b := range d.Stored.Blocks {
+			c.Blocks = append(c.Blocks, indexer.Block{Hash: b.Hash.EngineHash, Local: b.Tokens})
+		}
+		return c, len(c.Blocks) > 0
+	case d.Removed != nil:
+		c.Removed = engineHashes(d.Removed.Hashes)
+		return c, len(c.Removed) > 0
+	}
+	return c, false
+}
+
+func (x *Index) ranks(d *json.Decoder) error {
+	var list []rank
+	if err := d.Decode(&list); err != nil {
+		return err
+	}
+	for _, in := range list {
+		rest := indexer.Rest{Others: in.Others, Full: in.Full}
+		if in.Main != nil {
+			rest.MainKnown, rest.Main = true, *in.Main
+		}
+		for t, name := range tiers {
+			rest.Opaque[t] = engineHashes(in.Opaque[name])
+		}
+		x.rank(fleet.Worker{ID: in.Worker, Rank: in.Rank}).Rest = rest
+	}
+	return nil
+}
+
+func engineHashes(in []hashID) []kvcache.EngineHash {
+	var out []kvcache.EngineHash
+	for _, h := range in {
+		out = append(out, h.EngineHash)
+	}
+	return out
+}

@@ -1,0 +1,178 @@
+package exact
+
+import (
+	"slices"
+
+	"github.com/routerd/routerd/indexer"
+	"github.com/routerd/routerd/kvcache"
+)
+
+// maxRun bounds the blocks of one change.
+const maxRun = 512
+
+// holding is one entry of a worker's table.
+type holding struct {
+	hash kvcache.EngineHash
+	at   *node
+}
+
+// unroll turns the tables of one worker into changes that make them.
+type unroll struct {
+	root   *node
+	tiers  *[kvcache.Tiers][]holding
+	opaque *[kvcache.Tiers][]kvcache.EngineHash
+	names  [kvcache.Tiers]map[*node]kvcache.EngineHash // one hash of each node
+	used   map[kvcache.EngineHash]uint8                // by hash, the tiers that have it; nil until it is needed
+
+	// of the tier that is being told
+	tier  kvcache.Tier
+	told  map[*node]kvcache.EngineHash // what was stored so far
+	fill  []kvcache.EngineHash         // stored only to be removed again
+	climb []*node
+	run   []indexer.Block
+	yield func(indexer.Change) bool
+}
+
+func newUnroll(root *node, tiers *[kvcache.Tiers][]holding, rest *indexer.Rest) *unroll {
+	return &unroll{root: root, tiers: tiers, opaque: &rest.Opaque}
+}
+
+// all tells the changes until yield has enough. The tiers go fastest first, so that a block can name its parent on a
+// faster one.
+func (u *unroll) all(yield func(indexer.Change) bool) {
+	u.yield = yield
+	for t := range u.tiers {
+		if len(u.tiers[t]) > 0 && !u.one(kvcache.Tier(t)) {
+			return
+		}
+	}
+}
+
+// one tells one tier.
+func (u *unroll) one(t kvcache.Tier) bool {
+	list := u.tiers[t]
+	slices.SortFunc(list, func(a, b holding) int { return a.hash.Compare(b.hash) })
+	names := make(map[*node]kvcache.EngineHash, len(list))
+	inner := make(map[*node]struct{}, len(list))
+	var more []holding // further hashes of a node
+	for _, e := range list {
+		if _, twice := names[e.at]; twice {
+			more = append(more, e)
+			continue
+		}
+		names[e.at] = e.hash
+		inner[e.at.parent] = struct{}{}
+	}
+	u.names[t], u.tier = names, t
+	u.told, u.fill = make(map[*node]kvcache.EngineHash, len(list)), nil
+	// The ends first, for long changes; then those that a longer path went by, since
+	// it could begin at what a faster tier has of them.
+	for _, ends := range []bool{true, false} {
+		for _, e := range list {
+			if _, has := inner[e.at]; has != ends && !u.path(e.at) {
+				return false
+			}
+		}
+	}
+	for _, e := range more {
+		if !u.store(e.at.parent, []indexer.Block{{Hash: e.hash, Local: e.at.local}}, e.at.salt) {
+			return false
+		}
+	}
+	for part := range slices.Chunk(u.fill, maxRun) {
+		if !u.yield(indexer.Change{Tier: t, Removed: part}) {
+			return false
+		}
+	}
+	return true
+}
+
+// path tells a node with all that it needs before it.
+func (u *unroll) path(at *node) bool {
+	if _, done := u.told[at]; done {
+		return true
+	}
+	u.climb = append(u.climb[:0], at)
+	above := at.parent
+	for above != u.root {
+		if _, named := u.name(above); named {
+			break
+		}
+		u.climb = append(u.climb, above)
+		above = above.parent
+	}
+	slices.Reverse(u.climb)
+	for part := range slices.Chunk(u.climb, maxRun) {
+		u.run = u.run[:0]
+		for _, n := range part {
+			u.run = append(u.run, indexer.Block{Hash: u.give(n), Local: n.local})
+		}
+		if !u.store(above, u.run, at.salt) {
+			return false
+		}
+		for i, n := range part {
+			u.told[n] = u.run[i].Hash
+		}
+		above = part[len(part)-1]
+	}
+	return true
+}
+
+// store tells blocks behind a node that is the root or has a name.
+func (u *unroll) store(above *node, blocks []indexer.Block, salt uint64) bool {
+	c := indexer.Change{Tier: u.tier, Blocks: blocks}
+	if above == u.root {
+		c.Salt = salt
+	} else {
+		c.Parent, c.HasParent = u.name(above)
+	}
+	return u.yield(c)
+}
+
+// name returns a hash by which the receiver, who has what was told so far, finds a node.
+func (u *unroll) name(at *node) (kvcache.EngineHash, bool) {
+	if e, ok := u.told[at]; ok {
+		return e, true
+	}
+	for t := range u.tier {
+		e, ok := u.names[t][at]
+		// It is looked up on the block's own tier, then on all from the fastest on.
+		if ok && u.uses()[e]&(1<<t-1|1<<u.tier) == 0 {
+			return e, true
+		}
+	}
+	return kvcache.EngineHash{}, false
+}
+
+// give returns the hash under which a node is stored: the engine's, or, where the engine has none, one that the worker
+// does not use.
+func (u *unroll) give(n *node) kvcache.EngineHash {
+	if e, ok := u.names[u.tier][n]; ok {
+		return e
+	}
+	used := u.uses()
+	e := kvcache.NumberHash(uint64(n.local))
+	for i := uint64(1); used[e] != 0; i++ {
+		e = kvcache.NumberHash(uint64(n.local) + i)
+	}
+	used[e] = 1 << kvcache.Tiers
+	u.fill = append(u.fill, e)
+	return e
+}
+
+// uses returns which hashes the worker uses.
+func (u *unroll) uses() map[kvcache.EngineHash]uint8 {
+	if u.used != nil {
+		return u.used
+	}
+	u.used = map[kvcache.EngineHash]uint8{}
+	for t := range u.tiers {
+		for _, e := range u.tiers[t] {
+			u.used[e.hash] |= 1 << t
+		}
+		for _, e := range u.opaque[t] {
+			u.used[e] |= 1 << kvcache.Tiers
+		}
+	}
+	return u.used
+}
