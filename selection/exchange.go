@@ -193,7 +193,7 @@ var errCallerGone = errors.New("the caller has gone")
 // locate checks everything about a request but its body: token, path, query.
 func (s *Server) locate(h *fasthttp.RequestHeader, x *exchange) (err error) {
 	path, query := httpapi.Split(string(h.RequestURI()))
-	r, id, allowed := s.find(string(h.Method()), path)
+	r, id, allowed := s.table.find(string(h.Method()), path)
 	if x.cfg.Token != "" && (r == nil || !r.public) && !httpapi.BearerIs(h.PeekAll(fasthttp.HeaderAuthorization), x.cfg.Token) {
 		return unauthorised()
 	}
@@ -213,22 +213,6 @@ func (s *Server) locate(h *fasthttp.RequestHeader, x *exchange) (err error) {
 	}
 	x.query, err = httpapi.ParseQuery(query, names)
 	return err
-}
-
-// find looks a raw path up. When the path is known but not the method, allowed
-// lists the methods.
-func (s *Server) find(method, path string) (r *route, id string, allowed []string) {
-	for i := range s.routes {
-		got, ok := httpapi.Match(s.routes[i].pattern, path)
-		if !ok {
-			continue
-		}
-		if s.routes[i].method == method || method == fasthttp.MethodHead && s.routes[i].method == fasthttp.MethodGet {
-			return &s.routes[i], got, nil
-		}
-		allowed = append(allowed, s.routes[i].method)
-	}
-	return nil, "", allowed
 }
 
 // reply answers with JSON.

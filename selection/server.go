@@ -18,14 +18,15 @@ import (
 )
 
 const (
-	headLimit    = 32 << 10         // bytes of a request's head
-	readPatience = 30 * time.Second // for head and body of a request
-	idlePatience = 2 * time.Minute  // for the next request of a connection
-	stopPatience = 5 * time.Second  // for running calls when Shutdown begins
-	cutPatience  = 2 * time.Second  // for calls that were cancelled
-	cutPoll      = 5 * time.Millisecond
-	poolSweep    = 100 * time.Millisecond
-	maxBody      = 1 << 30 // bytes, whatever is configured
+	headLimit      = 32 << 10               // bytes of a request's head
+	readPatience   = 30 * time.Second       // for head and body of a request
+	idlePatience   = 2 * time.Minute        // for the next request of a connection
+	stopPatience   = 5 * time.Second        // for running calls when Shutdown begins
+	answerPatience = 250 * time.Millisecond // for answers of calls that were cancelled
+	cutPatience    = 2 * time.Second        // for calls whose connection was cut
+	cutPoll        = 5 * time.Millisecond
+	poolSweep      = 100 * time.Millisecond
+	maxBody        = 1 << 30 // bytes, whatever is configured
 )
 
 // errStopped ends the calls of a server that stops.
@@ -40,7 +41,7 @@ type Server struct {
 	parts   Parts
 	log     *slog.Logger
 	metrics *metrics
-	routes  []route
+	table   table
 	http    *fasthttp.Server
 	conns   httpapi.Conns
 	bodies  bodies
@@ -59,7 +60,7 @@ func New(cfg Config, parts Parts, log *slog.Logger, reg prometheus.Registerer) (
 	if err := errors.Join(cfg.Validate(), parts.validate()); err != nil {
 		return nil, fmt.Errorf("selection configuration: %w", err)
 	}
-	s := &Server{parts: parts, log: log, routes: routes()}
+	s := &Server{parts: parts, log: log, table: newTable(routes())}
 	s.cfg.Store(&cfg)
 	s.calls, s.cancel = context.WithCancelCause(context.Background())
 	s.http = &fasthttp.Server{
@@ -79,7 +80,7 @@ func New(cfg Config, parts Parts, log *slog.Logger, reg prometheus.Registerer) (
 		CloseOnShutdown:              true,
 	}
 	var err error
-	if s.metrics, err = newMetrics(reg, s.routes, func() float64 { return float64(s.http.GetOpenConnectionsCount()) }); err != nil {
+	if s.metrics, err = newMetrics(reg, s.table.all, func() float64 { return float64(s.http.GetOpenConnectionsCount()) }); err != nil {
 		return nil, fmt.Errorf("selection metrics: %w", err)
 	}
 	return s, nil
@@ -121,12 +122,13 @@ func (s *Server) serve(ln net.Listener) error {
 	}
 	err := s.http.Serve(s.conns.Wrap(ln))
 	if s.isStopped() {
-		return s.waitClosed() // whatever the closed listener said
+		return s.waitClosed(stopPatience + answerPatience + cutPatience) // whatever the closed listener said
 	}
 	if err == nil {
 		err = errors.New("the listener was closed")
 	}
-	return fmt.Errorf("serve the selection service: %w", err)
+	s.cancel(errStopped)
+	return errors.Join(fmt.Errorf("serve the selection service: %w", err), s.conns.Cut(), s.waitClosed(cutPatience))
 }
 
 // open remembers the listener; false after Shutdown.
@@ -151,19 +153,21 @@ func (s *Server) stop() net.Listener {
 	return s.listener
 }
 
-// Shutdown takes no new connection, ends the calls that wait, and lets the others
-// end, at most 5 s and until ctx ends; then every connection is cut.
+// Shutdown takes no new connection and waits for the running calls, at most 5 s
+// and until ctx ends. Then they are cancelled, have a moment for their answers, and
+// every connection is cut.
 func (s *Server) Shutdown(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, stopPatience)
 	defer cancel()
 	ln := s.stop()
-	s.cancel(errStopped)
 	err := s.http.ShutdownWithContext(ctx)
 	if ln != nil {
 		_ = ln.Close() // open only where the http server had not taken it over yet
 	}
+	s.cancel(errStopped)
 	if ctx.Err() != nil {
-		err = errors.Join(s.conns.Cut(), s.waitClosed())
+		_ = s.waitClosed(answerPatience) // what does not end is cut
+		err = errors.Join(s.conns.Cut(), s.waitClosed(cutPatience))
 	}
 	if err != nil {
 		return fmt.Errorf("stop the selection service: %w", err)
@@ -171,11 +175,11 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// waitClosed waits for the calls whose connections end.
-func (s *Server) waitClosed() error {
+// waitClosed waits for the connections to end.
+func (s *Server) waitClosed(most time.Duration) error {
 	tick := time.NewTicker(cutPoll)
 	defer tick.Stop()
-	for deadline := time.Now().Add(stopPatience + cutPatience); s.http.GetOpenConnectionsCount() > 0; <-tick.C {
+	for deadline := time.Now().Add(most); s.http.GetOpenConnectionsCount() > 0; <-tick.C {
 		if time.Now().After(deadline) {
 			return errors.New("a call did not end when it was cancelled")
 		}
