@@ -54,6 +54,7 @@ func (m *wholeModel) remember() {
 		if e := m.binding(f); e != nil && f.takes() {
 			shut, _ := m.gate.stopped()
 			e.lost, e.loose = e.lost || !m.usable(e, f), e.loose || shut
+			f.strays = f.strays || m.usable(e, f) && !m.serves(e, f)
 		}
 	}
 }
@@ -349,9 +350,7 @@ func (m *wholeModel) collect() error {
 	answers := m.answers
 	m.answers = nil
 	m.mu.Unlock()
-	slices.SortStableFunc(answers, func(a, b *flight) int { // who binds a session before those that follow
-		return cmp.Or(a.at.Compare(b.at), cmp.Compare(flagOf(a.follows()), flagOf(b.follows())))
-	})
+	slices.SortStableFunc(answers, func(a, b *flight) int { return cmp.Or(a.at.Compare(b.at), slices.Compare(m.late(a), m.late(b))) })
 	var waiting []*flight // of those that were answered with a worker
 	for _, f := range answers {
 		m.flying = slices.DeleteFunc(m.flying, func(g *flight) bool { return g == f })

@@ -191,6 +191,7 @@ type flight struct {
 	waited    bool            // it was waiting at the last quiet point
 	unsteered bool            // it goes its own way, whatever its session
 	stale     bool            // more was cached since it began
+	strays    bool            // as unsteered, if it has looked at its session while the worker there lacked what it needs
 	passed    bool            // a reservation may have bound its session while it decided for that
 
 	sel *core.Selection

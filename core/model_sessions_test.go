@@ -67,6 +67,22 @@ func (m *wholeModel) bound(part, session string) string {
 	return w.String()
 }
 
+// late orders the answers of one moment: who binds a session comes before those that
+// follow it, that have failed on its worker and bind it anew, or that go past it.
+func (m *wholeModel) late(f *flight) []uint64 {
+	return []uint64{flagOf(f.follows()), flagOf(f.ask.exclude != ""), flagOf(m.goesPast(f))}
+}
+
+// goesPast tells whether a request was booked elsewhere than where its session is
+// bound, for what the worker there lacks.
+func (m *wholeModel) goesPast(f *flight) bool {
+	if f.err != nil || !f.takes() {
+		return false
+	}
+	bound := m.bound(f.part, f.ask.session)
+	return bound != "" && bound != rankName(f.sel.Name, f.sel.Worker.Rank) && !m.serves(&modelBinding{rank: bound}, f)
+}
+
 // leased is the binding that a booking has a lease on.
 func (m *wholeModel) leased(f *flight, rank string, w *modelWorker) (*modelBinding, error) {
 	sessions := m.parts[f.part]
@@ -88,6 +104,9 @@ func (m *wholeModel) leased(f *flight, rank string, w *modelWorker) (*modelBindi
 		}
 		return nil, errors.New("and its session is not bound")
 	case e != nil && e.loose && e.rank != rank && m.bound(f.part, f.ask.session) == e.rank: // it had begun before that
+		if !m.serves(e, f) {
+			return nil, nil // it goes past it
+		}
 		return e, nil
 	case e == nil, !m.kind.soft && (e.lost || !m.usable(e, f)):
 		moved := e != nil
@@ -180,7 +199,7 @@ func (m *wholeModel) leases(part, session string, e *modelBinding) (n int) {
 
 func (m *wholeModel) lookAtSessions(part string, sessions map[string]*modelBinding) error {
 	got := m.stats(part).Sessions
-	leases, initialising, passed, loose := 0, map[string]bool{}, map[string]bool{}, !m.kind.exact()
+	leases, initialising, surely, loose := 0, map[string]bool{}, map[string]bool{}, !m.kind.exact()
 	for id, e := range sessions {
 		leases += m.leases(part, id, e)
 		loose = loose || e.loose
@@ -188,12 +207,12 @@ func (m *wholeModel) lookAtSessions(part string, sessions map[string]*modelBindi
 	for _, f := range m.inPart(part) {
 		if f.takes() && !f.unsteered && sessions[f.ask.session] == nil {
 			initialising[f.ask.session] = true
-			if f.passed {
-				passed[f.ask.session] = true
+			if !f.passed && !f.strays {
+				surely[f.ask.session] = true
 			}
 		}
 	}
-	if got.Bound != len(sessions) || got.Initialising > len(initialising) || m.kind.exact() && got.Initialising < len(initialising)-len(passed) {
+	if got.Bound != len(sessions) || got.Initialising > len(initialising) || m.kind.exact() && got.Initialising < len(surely) {
 		return fmt.Errorf("%d sessions are bound and %d initialising; want %d and %d", got.Bound, got.Initialising, len(sessions), len(initialising))
 	}
 	if !loose && got.Leases != leases {
