@@ -16,7 +16,8 @@ import (
 	"github.com/routerd/routerd/kvcache"
 )
 
-// op is one step of a script. Do is stored, removed, cleared, clear, remove or find.
+// op is one step of a script. Do is stored, removed, cleared, clear, remove, find, or carry: go on with
+// an index that took over the snapshots of all workers.
 type op struct {
 	Do        string            `json:"do"`
 	Worker    uint64            `json:"worker"`

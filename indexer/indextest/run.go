@@ -17,7 +17,8 @@ import (
 const blockSize = 2
 
 // Run compares the index that newIndex makes with the plain model, by random operations: holes, repeated and moved
-// hashes, tiers, groups, salts, refused events, cleared and removed workers. It takes about a second.
+// hashes, tiers, groups, salts, refused events, cleared and removed workers, and indexes that are carried over. It takes
+// about a second.
 func Run(t *testing.T, newIndex func(blockSize int) indexer.Indexer) {
 	t.Helper()
 	for mode := range modes {
@@ -53,6 +54,7 @@ func Replay(t *testing.T, newIndex func(blockSize int) indexer.Indexer, text str
 
 // runner applies steps to an index and to the model and compares them.
 type runner struct {
+	fresh   func(blockSize int) indexer.Indexer
 	index   indexer.Indexer
 	model   *model
 	done    []op
@@ -61,6 +63,7 @@ type runner struct {
 
 func newRunner(newIndex func(blockSize int) indexer.Indexer) *runner {
 	return &runner{
+		fresh:   newIndex,
 		index:   newIndex(blockSize),
 		model:   &model{blockSize: blockSize, workers: map[fleet.Worker]*residency{}},
 		workers: []fleet.Worker{{ID: 99}},
@@ -85,6 +88,8 @@ func (r *runner) step(o op) string {
 		delete(r.model.workers, w)
 	case "find":
 		return r.compareFind(o)
+	case "carry":
+		return r.carry()
 	default:
 		e := o.event()
 		got := r.index.Apply(w, []kvcache.Event{e})
@@ -93,6 +98,28 @@ func (r *runner) step(o op) string {
 		}
 	}
 	return r.compareBlocks(w)
+}
+
+// carry goes on with an index that took the snapshots of all workers over.
+func (r *runner) carry() string {
+	from, to := r.index, r.fresh(blockSize)
+	for _, w := range from.Workers() {
+		s, ok := from.Snapshot(w)
+		if !ok {
+			return fmt.Sprintf("worker %s has no snapshot", w)
+		}
+		from.Clear(w) // the snapshot does not depend on it
+		if lost := to.Restore(w, s.Rest, s.Changes); lost > 0 {
+			return fmt.Sprintf("worker %s: %d blocks lost their parents", w, lost)
+		}
+	}
+	r.index = to
+	for _, w := range r.workers {
+		if d := r.compareBlocks(w); d != "" {
+			return d
+		}
+	}
+	return ""
 }
 
 func (r *runner) compareBlocks(w fleet.Worker) string {
@@ -157,6 +184,8 @@ func (g *generator) next() op {
 		}
 	case n < 67:
 		o.Do = []string{"cleared", "clear", "remove"}[g.rng.IntN(3)]
+	case n < 68:
+		o = op{Do: "carry"}
 	default:
 		o = op{Do: "find", Tokens: g.tokens(1 + g.rng.IntN(12)), Bigram: g.chance(5)}
 		g.scope(&o)
