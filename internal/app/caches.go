@@ -2,6 +2,9 @@ package app
 
 import (
 	"fmt"
+	"io"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/routerd/routerd/admin"
@@ -9,15 +12,18 @@ import (
 	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/indexer"
+	"github.com/routerd/routerd/indexer/dump"
 	"github.com/routerd/routerd/indexer/exact"
 	"github.com/routerd/routerd/ingress/zmq"
 	"github.com/routerd/routerd/kvcache"
+	"github.com/routerd/routerd/selection"
 )
 
 // caches joins the partitions' indexes, which the core asks, with the event
 // streams that feed them. It is safe for concurrent use.
 type caches struct {
 	ingress *zmq.DirectIngress
+	warm    warmth
 
 	mu    sync.Mutex // guards parts
 	parts map[fleet.PartitionKey]*partitionCache
@@ -29,6 +35,7 @@ var (
 	_ core.KvIndex       = (*partitionCache)(nil)
 	_ zmq.Sink           = (*partitionCache)(nil)
 	_ admin.KvStatus     = (*caches)(nil)
+	_ selection.Index    = (*caches)(nil)
 )
 
 func newCaches(ingress *zmq.DirectIngress) *caches {
@@ -39,7 +46,8 @@ func newCaches(ingress *zmq.DirectIngress) *caches {
 // themselves.
 type partitionCache struct {
 	indexer.Indexer
-	trusted sync.Map // fleet.Worker → bool
+	blockSize int
+	trusted   sync.Map // fleet.Worker → bool
 }
 
 // State takes over whether a stream can be trusted.
@@ -57,7 +65,7 @@ func (c *caches) Open(key fleet.PartitionKey, blockSize int) (core.KvIndex, erro
 	defer c.mu.Unlock()
 	p := c.parts[key]
 	if p == nil {
-		p = &partitionCache{Indexer: exact.New(blockSize)}
+		p = &partitionCache{Indexer: exact.New(blockSize), blockSize: blockSize}
 		c.parts[key] = p
 	}
 	return p, nil
@@ -69,12 +77,25 @@ func (c *caches) part(key fleet.PartitionKey) *partitionCache {
 	return c.parts[key]
 }
 
+// Dump writes the index of every partition.
+func (c *caches) Dump(w io.Writer) error {
+	c.mu.Lock()
+	parts := make([]dump.Partition, 0, len(c.parts))
+	for key, p := range c.parts {
+		parts = append(parts, dump.Partition{Key: key, BlockSize: p.blockSize, Index: p})
+	}
+	c.mu.Unlock()
+	slices.SortFunc(parts, func(a, b dump.Partition) int { return strings.Compare(a.Key.String(), b.Key.String()) })
+	return dump.Write(w, parts)
+}
+
 // Listen subscribes to one rank's events.
 func (c *caches) Listen(l catalog.Listening, record func() *fleet.Record) error {
 	p := c.part(l.Partition)
 	if p == nil {
 		return fmt.Errorf("partition %s has no index", l.Partition)
 	}
+	c.warm.restore(p, l.Partition, l.Worker)
 	return c.ingress.Register(zmq.Source{
 		Worker: l.Worker, Name: record().Name, Engine: l.Engine, Endpoint: l.Endpoint, Replay: l.Replay, Sink: p,
 		Owns: func(rank uint32) bool {

@@ -33,7 +33,7 @@ func TestEveryKeyIsLiveOrNeedsARestart(t *testing.T) {
 	if diff := cmp.Diff([]string{
 		"data_dir", "frontend.listen", "admin.listen", "selection.listen", "selection.expiry", "selection.pending_ttl",
 		"selection.pending_entries", "selection.pending_bytes", "routing.load.estimator", "routing.load.tokens_per_second", "plugins.module_dir",
-		"affinity.ttl", "affinity.entries",
+		"index.peers", "index.peer_token_file", "index.peer_timeout", "affinity.ttl", "affinity.entries",
 	}, restart); diff != "" {
 		t.Errorf("keys that need a restart (-want +got)\n%s", diff)
 	}
