@@ -3,6 +3,7 @@ package selection_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -252,4 +253,30 @@ func (s *site) gauge(t testing.TB, name string) float64 {
 	}
 	t.Fatal(fmt.Errorf("no metric %s", name))
 	return 0
+}
+
+// late is a core that answers when its caller has gone.
+type late struct{ selection.Core }
+
+func (l late) Select(ctx context.Context, req *core.Request) (*core.Selection, error) {
+	sel, err := l.Core.Select(context.WithoutCancel(ctx), req)
+	<-ctx.Done()
+	return sel, err
+}
+
+func TestABookingThatComesWhenTheCallerHasGoneIsReleased(t *testing.T) {
+	w := two(t, options{})
+	s := newSite(t, w, siteOptions{parts: func(p *selection.Parts) { p.Core = late{p.Core} }})
+	c := s.dial(t)
+	if _, err := io.WriteString(c, request("POST", "/select_and_reserve", aBooking)); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "it is booked", func() bool { return w.core.Stats().Reservations == 1 })
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the call has ended", func() bool { return s.gauge(t, "routerd_selection_connections") == 0 })
+	if live := w.core.Stats().Reservations; live != 0 || s.gauge(t, "routerd_selection_undelivered_total") != 1 {
+		t.Errorf("%d bookings live", live)
+	}
 }

@@ -45,8 +45,9 @@ type Server struct {
 	http    *fasthttp.Server
 	conns   httpapi.Conns
 	bodies  bodies
-	calls   context.Context // ends with the server
-	cancel  context.CancelCauseFunc
+	//nolint:containedctx // the lifetime of the server, under which every call runs
+	calls  context.Context
+	cancel context.CancelCauseFunc
 
 	mu       sync.Mutex // guards both below
 	stopped  bool       // Shutdown was called
