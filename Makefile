@@ -71,6 +71,18 @@ bench-policy: deps ## Measure a decision in all its forms, Extism's too; writes 
 bench-core: deps ## Measure a whole booking and the native default policy (BENCH_DYNAMO=FILE: in turns with that rig)
 	go test -run '^$$' -bench '^Benchmark(Core|SelectReserveFree|KVAware)$$' -timeout 30m ./bench ./core ./core/policy
 
+.PHONY: bench-selection
+bench-selection: deps ## Measure the selection service in a process of its own: CPU and time of a call
+	go test -run '^$$' -bench '^BenchmarkSelection$$' -benchtime $(BENCHTIME) -timeout 30m ./bench
+
+.PHONY: schemathesis
+schemathesis: build ## Send requests made from our OpenAPI to the selection service (EXAMPLES, SEED)
+	scripts/schemathesis.sh
+
+.PHONY: oracle
+oracle: build ## Compare the selection service with Dynamo's: N random fleets (1000) from SEED
+	scripts/oracle.sh
+
 .PHONY: benchstat
 benchstat: ## Compare two outputs of make bench (OLD=file NEW=file)
 	$(TOOL) benchstat $(OLD) $(NEW)

@@ -90,6 +90,8 @@ func childMain(kind string, args []string) int {
 		addrs, stop, err = serveRelay(args)
 	case "router":
 		addrs, stop, err = serveRouter("", args)
+	case "selection":
+		addrs, stop, err = serveSelection(args[0])
 	case "router-with-module":
 		addrs, stop, err = serveRouter(args[0], args[1:])
 	default:

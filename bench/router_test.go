@@ -29,9 +29,11 @@ func serveRouter(module string, urls []string) ([]string, func() error, error) {
 	cfg.Frontend.Listen, cfg.Admin.Listen = "127.0.0.1:0", "127.0.0.1:0"
 	cfg.Models = map[string]config.Model{"m": {BlockSize: 16, Tokenize: "off"}}
 	for i, u := range urls {
-		cfg.Workers.Static = append(cfg.Workers.Static, fleet.Record{
-			ID: fleet.WorkerID(i + 1), Name: fmt.Sprintf("w%d", i+1), URL: "http://" + u, Model: "m",
-		})
+		rec, err := fleet.Record{ID: fleet.WorkerID(i + 1), Name: fmt.Sprintf("w%d", i+1), URL: "http://" + u, Model: "m"}.Normalised()
+		if err != nil {
+			return nil, nil, errors.Join(err, os.RemoveAll(dir))
+		}
+		cfg.Workers.Static = append(cfg.Workers.Static, rec)
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	a, err := app.Start(context.Background(), cfg, log)

@@ -59,6 +59,13 @@ func (c *taped) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// accepted is how many connections there were.
+func (l *tape) accepted() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.out)
+}
+
 // told are the ids of the bookings of which an answer went out whole.
 func (l *tape) told(t testing.TB) []string {
 	t.Helper()
@@ -132,7 +139,8 @@ func TestR3_ABookingOfACallerThatGoesIsReleasedUnlessItsAnswerWasWritten(t *test
 		})
 	}
 	all.Wait()
-	until(t, "every call has ended", func() bool { return s.gauge(t, "routerd_selection_connections") == 0 })
+	until(t, "every call has come", func() bool { return l.accepted() == calls })
+	until(t, "every call has ended", func() bool { return s.gauge(t, "routerd_selection_service_connections") == 0 })
 	l.check(t, s)
 }
 
@@ -171,7 +179,7 @@ func TestABookingAmongPipelinedRequestsIsKept(t *testing.T) {
 	if a := next(t, r, "GET"); a.status != 0 {
 		t.Errorf("got %d %s", a.status, a.body)
 	}
-	until(t, "the connection has ended", func() bool { return s.gauge(t, "routerd_selection_connections") == 0 })
+	until(t, "the connection has ended", func() bool { return s.gauge(t, "routerd_selection_service_connections") == 0 })
 	whole.Store(true)
 	if told := l.told(t); !slices.Equal(told, ids) || s.core.Stats().Reservations != 3 {
 		t.Errorf("got %v of %v, %d bookings live", told, ids, s.core.Stats().Reservations)
@@ -275,8 +283,8 @@ func TestABookingThatComesWhenTheCallerHasGoneIsReleased(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the call has ended", func() bool { return s.gauge(t, "routerd_selection_connections") == 0 })
-	if live := w.core.Stats().Reservations; live != 0 || s.gauge(t, "routerd_selection_undelivered_total") != 1 {
+	until(t, "the call has ended", func() bool { return s.gauge(t, "routerd_selection_service_connections") == 0 })
+	if live := w.core.Stats().Reservations; live != 0 || s.gauge(t, "routerd_selection_service_undelivered_total") != 1 {
 		t.Errorf("%d bookings live", live)
 	}
 }

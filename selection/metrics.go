@@ -30,19 +30,19 @@ const noRoute = "none"
 func newMetrics(reg prometheus.Registerer, routes []route, connections func() float64) (*metrics, error) {
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "routerd_selection_requests_total", Help: "Calls of the selection service, by route (none where there is no such path) and status; 499 is a caller that has gone.",
+			Name: "routerd_selection_service_requests_total", Help: "Calls of the selection service, by route (none where there is no such path) and status; 499 is a caller that has gone.",
 		}, []string{"route", "status"}),
 		undelivered: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "routerd_selection_undelivered_total", Help: "Bookings that were released since their caller could not be answered.",
+			Name: "routerd_selection_service_undelivered_total", Help: "Bookings that were released since their caller could not be answered.",
 		}),
 		routes: map[*route]routeMetrics{},
 	}
 	duration := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "routerd_selection_request_seconds", Help: "Time of calls of the selection service, from the whole request to its answer, waiting in the queue included, by route.",
+		Name: "routerd_selection_service_request_seconds", Help: "Time of calls of the selection service, from the whole request to its answer, waiting in the queue included, by route.",
 		Buckets: []float64{0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30, 60},
 	}, []string{"route"})
 	open := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "routerd_selection_connections", Help: "Open connections of callers of the selection service.",
+		Name: "routerd_selection_service_connections", Help: "Open connections of callers of the selection service.",
 	}, connections)
 	for _, c := range []prometheus.Collector{m.requests, m.undelivered, duration, open} {
 		if err := reg.Register(c); err != nil {

@@ -18,11 +18,11 @@ import (
 // Whatever the router has registered, a guest's metric cannot take its name.
 func TestAGuestCannotTakeTheNameOfAnyMetricOfTheRouter(t *testing.T) {
 	const prefix = "routerd_plugin_"
-	all, err := app.Metrics(settings(t))
+	all, err := app.Metrics(withService(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := startReloadable(t, settings(t))
+	r := startReloadable(t, withService(t))
 	tried := 0
 	for _, m := range all {
 		rest, ok := strings.CutPrefix(m.Name, prefix)
@@ -60,7 +60,7 @@ func TestTheWiringIsComplete(t *testing.T) {
 // the reference.
 func TestMetricsHaveProperNamesAndStandInTheReference(t *testing.T) {
 	const file = "../../docs/reference/metrics.md"
-	cfg := settings(t)
+	cfg := withService(t)
 	cfg.SharedCache.URL = "http://127.0.0.1:1"
 	all, err := app.Metrics(cfg)
 	if err != nil {

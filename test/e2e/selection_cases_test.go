@@ -81,7 +81,7 @@ func TestR3_CallersOfTheServiceThatCloseWithinMilliseconds(t *testing.T) {
 			began := time.Now()
 			eventually(t, time.Second*patience, func() error {
 				m := s.metrics()
-				if waiting, open := sum(m, "routerd_queue_requests"), sum(m, "routerd_selection_connections"); waiting != 0 || open > 2 {
+				if waiting, open := sum(m, "routerd_queue_requests"), sum(m, "routerd_selection_service_connections"); waiting != 0 || open > 2 {
 					return fmt.Errorf("%v wait, %v connections are open", waiting, open)
 				}
 				return nil
@@ -101,8 +101,8 @@ func TestR3_CallersOfTheServiceThatCloseWithinMilliseconds(t *testing.T) {
 				}
 			}
 			m := s.metrics()
-			answered := int(sum(m, "routerd_selection_requests_total", "/select_and_reserve", `"200"`))
-			t.Logf("%d were answered, %d bookings lived, %v were released since their caller had gone", answered, live, sum(m, "routerd_selection_undelivered_total"))
+			answered := int(sum(m, "routerd_selection_service_requests_total", "/select_and_reserve", `"200"`))
+			t.Logf("%d were answered, %d bookings lived, %v were released since their caller had gone", answered, live, sum(m, "routerd_selection_service_undelivered_total"))
 			if live != booked || live > answered || c.wait && live != 0 {
 				t.Errorf("%d bookings counted as load and %d were there, of %d that were answered", booked, live, answered)
 			}

@@ -71,7 +71,7 @@ func TestACallerOfTheServiceLeavesTheQueue(t *testing.T) {
 			}
 			s.says(t, http.StatusNotFound, "DELETE", "/reservations/leaves", nil)
 			s.frees(t, "stays")
-			if got := sum(s.metrics(), "routerd_selection_requests_total", `"499"`); got != 1 {
+			if got := sum(s.metrics(), "routerd_selection_service_requests_total", `"499"`); got != 1 {
 				t.Errorf("%v callers are counted as gone, want 1", got)
 			}
 			s.quiet("m")
