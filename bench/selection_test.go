@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/valyala/fasthttp"
-
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/internal/app"
 	"github.com/routerd/routerd/internal/config"
@@ -61,9 +59,15 @@ func BenchmarkSelection(b *testing.B) {
 			for _, mode := range []string{"select", "reserve"} {
 				b.Run(fmt.Sprintf("workers=%d/tokens=%d/%s", workers, tokens, mode), func(b *testing.B) {
 					c := startChild(b, "selection", strconv.Itoa(workers))
-					s := selector{client: &fasthttp.HostClient{Addr: c.addrs[0], MaxConns: 8}, ids: promptIDs(tokens)}
+					callers, err := assemble(8, c.addrs)
+					if err != nil {
+						b.Fatal(err)
+					}
+					s := selector{callers, promptIDs(tokens)}
 					s.run(b, c, mode)
-					s.client.CloseIdleConnections()
+					if err := callers.close(); err != nil {
+						b.Error(err)
+					}
 				})
 			}
 		}
@@ -79,10 +83,10 @@ func promptIDs(n int) string {
 	return "[" + strings.Join(ids, ",") + "]"
 }
 
-// selector calls the service.
+// selector calls the service on one connection for each caller.
 type selector struct {
-	client *fasthttp.HostClient
-	ids    string
+	callers crowd
+	ids     string
 }
 
 func (s *selector) run(b *testing.B, c *child, mode string) {
@@ -90,7 +94,7 @@ func (s *selector) run(b *testing.B, c *child, mode string) {
 	if mode == "reserve" {
 		callers, one = 1, s.book
 	}
-	if err := one(-1); err != nil {
+	if err := one(s.callers[0], -1); err != nil {
 		b.Fatal(err)
 	}
 	before, err := c.cpu()
@@ -104,7 +108,7 @@ func (s *selector) run(b *testing.B, c *child, mode string) {
 		all.Go(func() {
 			for i := k; i < b.N; i += callers {
 				began := time.Now()
-				if err := one(i); err != nil {
+				if err := one(s.callers[k], i); err != nil {
 					b.Error(err)
 					return
 				}
@@ -130,43 +134,38 @@ func (s *selector) run(b *testing.B, c *child, mode string) {
 }
 
 // choose makes one selection without a booking.
-func (s *selector) choose(int) error {
-	return s.call(fasthttp.MethodPost, "/select", `{"token_ids":`+s.ids+`}`)
+func (s *selector) choose(c *caller, _ int) error {
+	return call(c, "POST", "/select", `{"token_ids":`+s.ids+`}`)
 }
 
 // book makes one booking and frees it.
-func (s *selector) book(i int) error {
+func (s *selector) book(c *caller, i int) error {
 	id := "s" + strconv.Itoa(i)
 	return errors.Join(
-		s.call(fasthttp.MethodPost, "/select_and_reserve", `{"selection_id":"`+id+`","token_ids":`+s.ids+`}`),
-		s.call(fasthttp.MethodDelete, "/reservations/"+id, ""),
+		call(c, "POST", "/select_and_reserve", `{"selection_id":"`+id+`","token_ids":`+s.ids+`}`),
+		call(c, "DELETE", "/reservations/"+id, ""),
 	)
 }
 
-func (s *selector) call(method, path, body string) error {
-	req, resp := fasthttp.AcquireRequest(), fasthttp.AcquireResponse()
-	defer fasthttp.ReleaseRequest(req)
-	defer fasthttp.ReleaseResponse(resp)
-	req.SetRequestURI("http://" + s.client.Addr + path)
-	req.Header.SetMethod(method)
-	if body != "" {
-		req.Header.SetContentType("application/json")
-		req.SetBodyString(body)
-	}
-	if err := s.client.Do(req, resp); err != nil {
+func call(c *caller, method, path, body string) error {
+	_, err := c.do(fmt.Appendf(nil, "%s %s HTTP/1.1\r\nHost: r\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", method, path, len(body), body))
+	if err != nil {
 		return fmt.Errorf("%s %s: %w", method, path, err)
-	}
-	if resp.StatusCode() != fasthttp.StatusOK {
-		return fmt.Errorf("%s %s: status %d: %s", method, path, resp.StatusCode(), resp.Body())
 	}
 	return nil
 }
 
 func TestTheBenchmarkOfTheSelectionServiceBooksAndFrees(t *testing.T) {
 	c := startChild(t, "selection", "2")
-	s := selector{client: &fasthttp.HostClient{Addr: c.addrs[0]}, ids: promptIDs(32)}
-	defer s.client.CloseIdleConnections()
-	if err := errors.Join(s.choose(0), s.book(1), s.book(1)); err != nil {
+	callers, err := assemble(1, c.addrs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := selector{callers, promptIDs(32)}
+	if err := errors.Join(s.choose(callers[0], 0), s.book(callers[0], 1), s.book(callers[0], 1), callers.close()); err != nil {
 		t.Error(err)
+	}
+	if err := s.book(callers[0], 1); err == nil {
+		t.Error("a call on a closed connection gave no error")
 	}
 }
