@@ -184,6 +184,9 @@ func (m *wholeModel) expect(f *flight) string {
 		w := m.workers[workerOf(e.rank)]
 		switch {
 		case a.pin != "" && !slices.Contains(rows, e.rank) && w.state == core.Ready && !w.unreachable(time.Now()) && w.name != a.exclude && m.serves(e, f):
+			if queues && m.allBusy(f, rows) {
+				return m.waitOr(f) // it is refused in its turn: until then the session may move
+			}
 			return string(core.CodeSessionBound)
 		case a.pin == "" && m.usable(e, f) && a.allow != "" && a.allow != w.name:
 			return string(core.CodeSessionBound)
