@@ -1,0 +1,283 @@
+//go:build oracle
+
+package oracle_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"net/http"
+	"slices"
+)
+
+// wish is what a request asks of the choice.
+type wish struct {
+	fields   map[string]any
+	allowed  func(w *worker, rank int) bool
+	required []string
+	prefer   map[string]float64
+	pinned   bool
+}
+
+// wish draws constraints, often none.
+func (f *fleet) wish() wish {
+	q := wish{fields: map[string]any{}, allowed: func(*worker, int) bool { return true }}
+	switch n := f.rng.IntN(100); {
+	case n < 45:
+	case n < 60: // an allow-set, now and then with somebody who is not there
+		set := []uint64{}
+		for _, w := range f.workers {
+			if f.chance(50) {
+				set = append(set, w.id)
+			}
+		}
+		if f.chance(20) {
+			set = append(set, 7_000_000_000)
+		}
+		q.fields["allowed_worker_ids"] = set
+		q.allowed = func(w *worker, _ int) bool { return slices.Contains(set, w.id) }
+	case n < 70:
+		w := f.anyWorker()
+		rank := w.ranks[f.rng.IntN(len(w.ranks))].rank
+		if f.chance(5) {
+			rank += 7
+		}
+		q.fields["pinned_worker"] = map[string]any{"worker_id": w.id, "dp_rank": rank}
+		q.pinned = true
+		q.allowed = func(o *worker, r int) bool { return o == w && r == rank }
+		if f.chance(20) {
+			other := f.anyWorker()
+			q.fields["allowed_worker_ids"] = []uint64{other.id}
+			q.allowed = func(o *worker, r int) bool { return o == w && r == rank && other == w }
+		}
+	case n < 78:
+		w := f.anyWorker()
+		rank := w.ranks[f.rng.IntN(len(w.ranks))].rank
+		target := map[string]any{"worker_id": w.id}
+		any := f.chance(50)
+		if !any {
+			target["dp_rank"] = rank
+		}
+		q.fields["affinity_target"] = target
+		q.allowed = func(o *worker, r int) bool { return !w.ready || o == w && (any || r == rank) }
+	default:
+		q = f.tainted(q)
+	}
+	return q
+}
+
+func (f *fleet) tainted(q wish) wish {
+	c := map[string]any{}
+	for _, t := range taintNames {
+		if f.chance(25) {
+			q.required = append(q.required, t)
+		}
+	}
+	if len(q.required) > 0 {
+		c["required_taints"] = q.required
+	}
+	if f.chance(60) {
+		q.prefer = map[string]float64{}
+		for _, t := range taintNames {
+			if f.chance(50) {
+				q.prefer[t] = math.Round((f.rng.Float64()*4-2)*100) / 100
+			}
+		}
+		c["preferred_taints"] = q.prefer
+	}
+	q.fields["routing_constraints"] = c
+	return q
+}
+
+// eligible are the rows that may serve the request.
+func (f *fleet) eligible(rows []row, q wish) []row {
+	return slices.DeleteFunc(slices.Clone(rows), func(r row) bool {
+		w := f.worker(r.key.worker)
+		if w == nil || !w.ready || !q.allowed(w, r.key.rank) {
+			return true
+		}
+		for _, t := range q.required {
+			if !slices.Contains(w.taints, t) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// bestOf are those of the least cost among the eligible.
+func (f *fleet) bestOf(rows []row, q wish, w weights) []rankKey {
+	margin := 1e-6
+	if f.faded {
+		margin = 1.01
+	}
+	return best(f.eligible(rows, q), f.block, w, func(k rankKey) float64 {
+		sum := 0.0
+		for _, t := range f.worker(k.worker).taints {
+			sum += q.prefer[t]
+		}
+		if q.pinned {
+			return 0
+		}
+		return sum
+	}, margin)
+}
+
+// selectStep asks where a request should go and books nothing.
+func (f *fleet) selectStep(ctx context.Context) error {
+	tokens, q := f.prompt(), f.wish()
+	rows, err := f.rows(ctx, tokens)
+	if err != nil || rows == nil {
+		return err
+	}
+	body := f.withPrompt(tokens)
+	maps.Copy(body, q.fields)
+	if f.chance(30) {
+		body["advisory"] = true
+	}
+	if f.chance(20) {
+		body["expected_output_tokens"] = 1 + f.rng.IntN(200)
+	}
+	if f.chance(10) {
+		body["priority_jump"], body["strict_priority"] = 2.5, 3
+	}
+	if err := f.eligibleAgree(ctx, tokens, q); err != nil {
+		return err
+	}
+	return f.choose(ctx, "POST /select", "/select", body, f.bestOf(rows, q, defaultWeights))
+}
+
+// eligibleAgree asks for each worker alone whether it may serve the request.
+func (f *fleet) eligibleAgree(ctx context.Context, tokens []uint32, q wish) error {
+	if q.pinned || len(q.required) == 0 && q.fields["affinity_target"] == nil {
+		return nil
+	}
+	for _, w := range f.workers {
+		body := f.lookup(tokens)
+		maps.Copy(body, q.fields)
+		body["allowed_worker_ids"] = []uint64{w.id}
+		x, y, err := f.both(ctx, http.MethodPost, "/select", body)
+		if err != nil {
+			return err
+		}
+		f.judge("who is eligible", "POST /select", body, x, y, func(any) any { return nil })
+	}
+	return nil
+}
+
+// choose asks both for a decision. Among ties each may take its own.
+func (f *fleet) choose(ctx context.Context, what, path string, body map[string]any, among []rankKey) error {
+	x, y, err := f.both(ctx, http.MethodPost, path, body)
+	if err != nil {
+		return err
+	}
+	f.decided(what, path, body, x, y, among)
+	return nil
+}
+
+func (f *fleet) decided(what, path string, body map[string]any, x, y answer, among []rankKey) {
+	if name := f.unknownPin(body, x, y); name != "" {
+		f.led.count(what)
+		f.led.except(name)
+		return
+	}
+	if x.status != http.StatusOK || y.status != http.StatusOK {
+		if len(among) > 0 && x.status < http.StatusInternalServerError {
+			f.led.differ("the driver's own view", "%s: %s: somebody may serve it (%v), theirs says %d %s", f.at, words(body), among, x.status, cut(x.text))
+		}
+		f.judge(what, "POST "+path, body, x, y, nil)
+		return
+	}
+	theirs, ours := chosen(x), chosen(y)
+	switch {
+	case !slices.Contains(among, theirs):
+		f.led.differ("the driver's own view", "%s: %s: theirs takes %v, by the formula it would be one of %v of %+v", f.at, words(body), theirs, among, f.last)
+	case len(among) > 1:
+		f.led.count("choices among ties")
+		if !slices.Contains(among, ours) {
+			f.led.differ(what+", choice", "%s: %s: ours takes %v, not one of %v", f.at, words(body), ours, among)
+		}
+		if ours == theirs {
+			f.judge(what, "POST "+path, body, x, y, decided(body["selection_id"] == nil))
+		}
+	default:
+		f.led.count("choices compared")
+		f.judge(what, "POST "+path, body, x, y, decided(body["selection_id"] == nil))
+	}
+}
+
+// unknownPin names why ours says that it does not know a pin, where theirs says that
+// nobody is there.
+func (f *fleet) unknownPin(body map[string]any, x, y answer) string {
+	pin, ok := body["pinned_worker"].(map[string]any)
+	if !ok || x.status != http.StatusServiceUnavailable || y.status != http.StatusNotFound {
+		return ""
+	}
+	w := f.worker(pin["worker_id"].(uint64))
+	if w == nil || !w.ready {
+		return "an unknown pin is 404: a worker that is incomplete"
+	}
+	if !slices.ContainsFunc(w.ranks, func(p *publisher) bool { return p.rank == pin["dp_rank"] }) {
+		return "an unknown pin is 404: a rank that the worker has not"
+	}
+	return ""
+}
+
+// book selects and reserves in one step. Where several are best, who serves is
+// pinned, so that both go on alike.
+func (f *fleet) book(ctx context.Context) error {
+	tokens, q := f.prompt(), f.wish()
+	rows, err := f.rows(ctx, tokens)
+	if err != nil || rows == nil {
+		return err
+	}
+	body := f.withPrompt(tokens)
+	maps.Copy(body, q.fields)
+	among := f.bestOf(rows, q, defaultWeights)
+	if f.chance(25) && !q.pinned {
+		return f.bookSession(ctx, body, q, rows)
+	}
+	if len(among) > 1 {
+		if err := f.choose(ctx, "POST /select", "/select", body, among); err != nil {
+			return err
+		}
+		f.pin(body, &among)
+	}
+	f.name(body)
+	if f.chance(20) {
+		body["expected_output_tokens"] = 1 + f.rng.IntN(200)
+	}
+	return f.reserve(ctx, body, among)
+}
+
+func (f *fleet) pin(body map[string]any, among *[]rankKey) {
+	k := (*among)[f.rng.IntN(len(*among))]
+	body["pinned_worker"] = map[string]any{"worker_id": k.worker, "dp_rank": k.rank}
+	delete(body, "allowed_worker_ids")
+	delete(body, "affinity_target")
+	*among = []rankKey{k}
+}
+
+func (f *fleet) name(body map[string]any) {
+	f.made++
+	body["selection_id"] = fmt.Sprintf("f%d-%d", f.number, f.made)
+}
+
+func (f *fleet) reserve(ctx context.Context, body map[string]any, among []rankKey) error {
+	x, y, err := f.both(ctx, http.MethodPost, "/select_and_reserve", body)
+	if err != nil {
+		return err
+	}
+	f.decided("POST /select_and_reserve", "/select_and_reserve", body, x, y, among)
+	if x.status != http.StatusOK || y.status != http.StatusOK {
+		return nil
+	}
+	f.live = append(f.live, body["selection_id"].(string))
+	if f.chance(20) {
+		if _, _, _, err := f.same(ctx, "POST /select_and_reserve, id in use", http.MethodPost, "/select_and_reserve", body, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
