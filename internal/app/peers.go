@@ -41,13 +41,24 @@ type warmth struct {
 	mu    sync.Mutex // guards all
 	log   *slog.Logger
 	parts map[fleet.PartitionKey]*dump.Index
-	until time.Time
+	end   *time.Timer // drops parts, which may be large
 }
 
 func (w *warmth) fill(parts map[fleet.PartitionKey]*dump.Index, log *slog.Logger) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.parts, w.until, w.log = parts, time.Now().Add(warmFor), log
+	w.parts, w.log = parts, log
+	w.end = time.AfterFunc(warmFor, w.drop)
+}
+
+// drop forgets what no rank has taken over.
+func (w *warmth) drop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.parts = nil
+	if w.end != nil {
+		w.end.Stop()
+	}
 }
 
 // take hands out a rank's part once. It is nil where the peer's blocks have another
@@ -55,9 +66,6 @@ func (w *warmth) fill(parts map[fleet.PartitionKey]*dump.Index, log *slog.Logger
 func (w *warmth) take(key fleet.PartitionKey, rank fleet.Worker, blockSize int) (r *dump.Rank, log *slog.Logger) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if time.Now().After(w.until) {
-		w.parts = nil
-	}
 	x := w.parts[key]
 	if x == nil || x.BlockSize != blockSize {
 		return nil, nil
@@ -83,6 +91,7 @@ func askPeers(lc fx.Lifecycle, cfg config.Config, index *caches, log *slog.Logge
 		return
 	}
 	log = log.With("component", "peers")
+	lc.Append(fx.StopHook(index.warm.drop))
 	lc.Append(fx.StartHook(func(ctx context.Context) error {
 		token := ""
 		if file := cfg.Index.PeerTokenFile; file != "" {

@@ -93,7 +93,9 @@ func TestAPeerThatDoesNotHandItsIndexOverCostsAStartNothingElse(t *testing.T) {
 	})
 	refuses := fakeWorker(t, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusUnauthorized) })
 	rubbish := fakeWorker(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") })
-	elsewhere := fakeWorker(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://127.0.0.1:9/", http.StatusFound) })
+	elsewhere := fakeWorker(t, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "http://127.0.0.1:9/", http.StatusFound)
+	})
 	good := fakeWorker(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, peerDump) })
 	bad := []string{"http://127.0.0.1:1", "unix:" + filepath.Join(t.TempDir(), "none"), slow, trickles, refuses, rubbish, elsewhere}
 	log := &testkit.Log{}
