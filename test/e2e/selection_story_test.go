@@ -157,10 +157,7 @@ func TestADataPlaneBooksForwardsAndFrees(t *testing.T) {
 	gone := p.home["s0"]
 	p.says(t, http.StatusOK, "POST", "/select", wants(tokens(1, 64), "selection_id", "late", "session_id", "s0"))
 	p.leaves(t, gone)
-	a, err := p.try(t.Context(), "POST", "/reservations", map[string]any{"selection_id": "late", "model_name": "m", "session_id": "s0"})
-	if err != nil || a.status != http.StatusNotFound && a.status != http.StatusConflict {
-		t.Errorf("the booking of a withdrawn worker: %d %v %s", a.status, err, a.body)
-	}
+	p.says(t, http.StatusNotFound, "POST", "/reservations", map[string]any{"selection_id": "late", "model_name": "m", "session_id": "s0"})
 	again := read[selected](t, p.says(t, http.StatusOK, "POST", "/select", wants(tokens(1, 64), "selection_id", "late", "session_id", "s0")))
 	if again.Worker == gone {
 		t.Errorf("selected %d again, which was withdrawn", gone)
@@ -257,7 +254,20 @@ func TestASessionBelongsToBothSurfaces(t *testing.T) {
 	if a, err := c.complete(t.Context(), tokens(1, 16), session, "bound here", "x-routerd-allow", "w1"); err != nil || a.status != http.StatusBadRequest {
 		t.Errorf("the frontend said %d %v: %s", a.status, err, a.body)
 	}
-	s.bound("m", 2, soon)
-	s.quiet("m")
+
+	// A session that moves between selection and booking: the booking is refused.
+	if got := read[selected](t, s.says(t, http.StatusOK, "POST", "/select", wants(tokens(1, 16), "selection_id", "late", "session_id", "moves"))); got.Worker != 1 {
+		t.Errorf("selected %d, want 1", got.Worker)
+	}
+	if got := c.served(t, tokens(1, 16), session, "moves", "x-routerd-allow", "w2"); got != "w2" {
+		t.Errorf("the frontend went to %s, want w2", got)
+	}
+	refusesWith(t, s.says(t, http.StatusBadRequest, "POST", "/reservations", map[string]any{"selection_id": "late", "model_name": "m"}), http.StatusBadRequest)
+	if got := s.books(t, wants(tokens(1, 16), "selection_id", "late", "session_id", "moves")); got.Worker != 2 {
+		t.Errorf("selected %d, want 2, where the session is bound", got.Worker)
+	}
+	s.frees(t, "late")
+	s.bound("m", 3, soon)
+	s.idle("m", soon)
 	s.unused(t)
 }
