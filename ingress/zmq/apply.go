@@ -14,7 +14,8 @@ import (
 var _ stream.Port = (*listener)(nil)
 
 // Apply implements stream.Port: it decodes a message and applies its events.
-func (l *listener) Apply(_ uint64, payload []byte) stream.Outcome {
+func (l *listener) Apply(seq uint64, payload []byte) stream.Outcome {
+	l.begin(seq)
 	b := &l.owner.batch
 	if err := wire.DecodeBatch(payload, b); err != nil {
 		l.drops[kvcache.DropCorruptMessage]++
@@ -49,6 +50,15 @@ func (l *listener) Apply(_ uint64, payload []byte) stream.Outcome {
 	return out
 }
 
+// begin has an engine that tells its life from its first message on void what was known of it from elsewhere. Number 1
+// is such a message in a replay alone: live it may be the first that was heard of an engine that counts from 0.
+func (l *listener) begin(seq uint64) {
+	if !l.began && (seq == 0 || seq == 1 && l.dealer != nil) {
+		l.Clear()
+	}
+	l.began = true
+}
+
 // settle brings what engines say in their own ways into the common one.
 func (l *listener) settle(ev *kvcache.Event) {
 	if l.src.Engine == EngineLLMD && ev.HasParent && ev.Parent == kvcache.NumberHash(0) {
@@ -75,6 +85,7 @@ func (l *listener) Clear() {
 		}
 	}
 	clear(l.fed)
+	l.began = false
 }
 
 // Ask implements stream.Port. Each question has a socket of its own, so that no answer to an earlier one can mix in.

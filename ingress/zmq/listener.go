@@ -30,6 +30,7 @@ type listener struct {
 	sub, monitor, dealer *zmq4.Socket
 
 	fed     map[fleet.Worker]struct{} // the ranks that this stream stored blocks for
+	began   bool                      // a message was applied since the start or the last clear
 	drops   kvcache.DropCounts
 	lastAt  time.Time
 	refused string

@@ -199,3 +199,32 @@ func TestWhatNoWorkerTookOverFromAPeerIsForgotten(t *testing.T) {
 		})
 	}
 }
+
+// What a peer knew of an engine's last life is gone once the engine tells its whole
+// new one.
+func TestALifeThatAnEngineTellsWholeReplacesWhatAPeerKnew(t *testing.T) {
+	for name, replay := range map[string]bool{"by replay": true, "live": false} {
+		t.Run(name, func(t *testing.T) {
+			engines := []*sim.Engine{engine(t, "e1", small)}
+			a := start(t, withPeer(t, engines, true))
+			complete(t, a, strings.Repeat("old ", 100))
+			waitForTruth(t, a, engines)
+			old := serviceText(t, a, http.MethodGet, "/dump", "")
+			if err := a.Stop(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			resp, err := client.Post(engines[0].URL()+"/sim/restart", "application/json", nil)
+			if err != nil || resp.Body.Close() != nil || resp.StatusCode != http.StatusOK {
+				t.Fatal(err, resp)
+			}
+			peer := fakeWorker(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, old) })
+			b := start(t, withPeer(t, engines, replay, peer))
+			defer func() { _ = b.Stop(t.Context()) }()
+			if !replay {
+				waitForStreams(t, b, 1)
+			}
+			complete(t, b, strings.Repeat("new ", 100))
+			waitForTruth(t, b, engines)
+		})
+	}
+}
