@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 
@@ -109,7 +110,7 @@ func TestSequenceHashesAreAsManyAsBlocks(t *testing.T) {
 	_, selecting := w.Select(t.Context(), &core.Request{Kind: core.Book, Partition: model("m1"), Prompt: p})
 	_, reserving := w.Reserve(t.Context(), &core.Booking{SelectionID: "x", Partition: model("m1"), Worker: new(fleet.IDFromName("w1")), Prompt: p})
 	for _, err := range []error{selecting, reserving} {
-		if e, ok := err.(*core.Error); !ok || e.Code != core.CodeInvalid || e.Field != "sequence_hashes" {
+		if e, ok := errors.AsType[*core.Error](err); !ok || e.Code != core.CodeInvalid || e.Field != "sequence_hashes" {
 			t.Errorf("got %v; want sequence_hashes refused", err)
 		}
 	}

@@ -80,6 +80,7 @@ func (l *tape) told(t testing.TB) []string {
 				break
 			}
 			text, err := io.ReadAll(resp.Body)
+			err = errors.Join(err, resp.Body.Close())
 			if resp.StatusCode == 200 && err == nil {
 				ids = append(ids, answer{body: text}.at(t, "selection_id"))
 			}

@@ -195,10 +195,17 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		{"POST", "/reservations/b/prefill_complete", "/reservations/{id}/prefill_complete", ``},
 		{"POST", "/reservations/b/output_block", "/reservations/{id}/output_block", `{}`},
 		{"DELETE", "/reservations/b", "/reservations/{id}", ``},
-		{"GET", "/workers", "", ``}, {"GET", "/loads", "", ``}, {"GET", "/health", "", ``}, {"GET", "/ready", "", ``}, {"GET", "/dump", "", ``},
-		{"POST", "/potential_loads", "", `{` + nine + `}`}, {"POST", "/overlap_scores", "", `{` + nine + `}`},
-		{"POST", "/query", "", `{` + nine + `}`}, {"POST", "/query_by_hash", "", `{"block_hashes":[1,2]}`},
-		{"POST", "/replica_sync/register_peer", "", `{"endpoint":"x"}`}, {"GET", "/replica_sync/peers", "", ``},
+		{"GET", "/workers", "", ``},
+		{"GET", "/loads", "", ``},
+		{"GET", "/health", "", ``},
+		{"GET", "/ready", "", ``},
+		{"GET", "/dump", "", ``},
+		{"POST", "/potential_loads", "", `{` + nine + `}`},
+		{"POST", "/overlap_scores", "", `{` + nine + `}`},
+		{"POST", "/query", "", `{` + nine + `}`},
+		{"POST", "/query_by_hash", "", `{"block_hashes":[1,2]}`},
+		{"POST", "/replica_sync/register_peer", "", `{"endpoint":"x"}`},
+		{"GET", "/replica_sync/peers", "", ``},
 	} {
 		a := w.do(t, c.method, c.path, c.body)
 		route := c.route

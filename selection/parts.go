@@ -12,14 +12,28 @@ import (
 
 // Core is what the service asks the core for.
 type Core interface {
+	Selections
+	Reservations
+	Looks
+}
+
+// Selections choose and book.
+type Selections interface {
 	// ResolveModel finds the base model of an adapter that a worker of it lists.
 	ResolveModel(name, group string) (key fleet.PartitionKey, adapter string, ok bool)
 	Select(ctx context.Context, req *core.Request) (*core.Selection, error)
 	Reserve(ctx context.Context, b *core.Booking) (*core.Selection, error)
+}
+
+// Reservations hear how a booking goes on, by its selection id.
+type Reservations interface {
 	PrefillComplete(id string) error
 	OutputBlock(id string, n int, fraction *float64) error
 	Free(id string, o reserve.Outcome) error
-	// Overlaps and PotentialLoads look at a prompt and change nothing.
+}
+
+// Looks change nothing.
+type Looks interface {
 	Overlaps(ctx context.Context, q *core.Lookup) (*core.OverlapReport, error)
 	PotentialLoads(ctx context.Context, q *core.Lookup) ([]core.PotentialLoad, error)
 	Partitions() []core.PartitionView

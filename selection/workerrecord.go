@@ -143,8 +143,11 @@ func inWordsOfTheBody(err error) error {
 		return err
 	}
 	for _, word := range [][2]string{
-		{"url", "endpoint"}, {"model", "model_name"}, {"group", "routing_group"},
-		{"dp_start", "data_parallel_start_rank"}, {"dp_size", "data_parallel_size"},
+		{"url", "endpoint"},
+		{"model", "model_name"},
+		{"group", "routing_group"},
+		{"dp_start", "data_parallel_start_rank"},
+		{"dp_size", "data_parallel_size"},
 	} {
 		if field.Field == word[0] {
 			return &fleet.FieldError{Field: word[1], Value: field.Value, Allowed: field.Allowed}

@@ -180,7 +180,8 @@ func (w *writer) partition(p *Partition) {
 
 // event writes a change as an event, by hand: a large index has millions of blocks.
 func (w *writer) event(worker fleet.Worker, c *indexer.Change) {
-	b := append(w.buf[:0], `{"worker_id":`...)
+	b := w.buf[:0]
+	b = append(b, `{"worker_id":`...)
 	b = strconv.AppendUint(b, uint64(worker.ID), 10)
 	b = append(b, `,"storage_tier":"`...)
 	b = append(b, tiers[c.Tier]...)
@@ -199,7 +200,8 @@ func (w *writer) event(worker fleet.Worker, c *indexer.Change) {
 	}
 	b = append(b, `,"dp_rank":`...)
 	b = strconv.AppendUint(b, uint64(worker.Rank), 10)
-	w.buf = append(b, `}}`...)
+	b = append(b, `}}`...)
+	w.buf = b
 	if w.err == nil {
 		_, w.err = w.to.Write(w.buf)
 	}
@@ -214,13 +216,17 @@ func appendStored(b []byte, c *indexer.Change) []byte {
 	}
 	b = append(b, `,"start_position":null,`...)
 	if c.Salt != 0 && !c.HasParent {
-		b = strconv.AppendUint(append(b, `"salt":`...), c.Salt, 10)
+		b = append(b, `"salt":`...)
+		b = strconv.AppendUint(b, c.Salt, 10)
 		b = append(b, ',')
 	}
 	b = append(b, `"blocks":[`...)
 	for i := range c.Blocks {
-		b = appendHash(append(comma(b, i), `{"block_hash":`...), c.Blocks[i].Hash)
-		b = strconv.AppendUint(append(b, `,"tokens_hash":`...), uint64(c.Blocks[i].Local), 10)
+		b = comma(b, i)
+		b = append(b, `{"block_hash":`...)
+		b = appendHash(b, c.Blocks[i].Hash)
+		b = append(b, `,"tokens_hash":`...)
+		b = strconv.AppendUint(b, uint64(c.Blocks[i].Local), 10)
 		b = append(b, `,"mm_extra_info":null}`...)
 	}
 	return append(b, `]}`...)

@@ -12,10 +12,23 @@ func TestAPathIsComparedAsItIsSent(t *testing.T) {
 		pattern, path, name string
 		ok                  bool
 	}{
-		{"/a", "/a", "", true}, {"/a", "/a/", "", false}, {"/a", "//a", "", false}, {"/a", "/b/../a", "", false}, {"/a", "a", "", false}, {"/a", "", "", false},
-		{"/a", "/%61", "", false}, {"/a/{id}", "/a/b", "b", true}, {"/a/{id}", "/a/b%2Fc%20d", "b/c d", true}, {"/a/{id}", "/a/b+c", "b+c", true},
-		{"/a/{id}", "/a", "", false}, {"/a/{id}", "/a/", "", true}, {"/a/{id}", "/a/b/c", "", false}, {"/a/{id}", "/a/%zz", "", false}, {"/a/{id}/c", "/a/b/c", "b", true},
-		{"/a/{id}/c", "/a/b/d", "b", false}, {"/a/{id}/c", "/a/b", "", false},
+		{"/a", "/a", "", true},
+		{"/a", "/a/", "", false},
+		{"/a", "//a", "", false},
+		{"/a", "/b/../a", "", false},
+		{"/a", "a", "", false},
+		{"/a", "", "", false},
+		{"/a", "/%61", "", false},
+		{"/a/{id}", "/a/b", "b", true},
+		{"/a/{id}", "/a/b%2Fc%20d", "b/c d", true},
+		{"/a/{id}", "/a/b+c", "b+c", true},
+		{"/a/{id}", "/a", "", false},
+		{"/a/{id}", "/a/", "", true},
+		{"/a/{id}", "/a/b/c", "", false},
+		{"/a/{id}", "/a/%zz", "", false},
+		{"/a/{id}/c", "/a/b/c", "b", true},
+		{"/a/{id}/c", "/a/b/d", "b", false},
+		{"/a/{id}/c", "/a/b", "", false},
 	} {
 		name, ok := httpapi.Match(c.pattern, c.path)
 		if ok != c.ok || ok && name != c.name {
@@ -55,8 +68,15 @@ func TestOneHeaderHasTheToken(t *testing.T) {
 		headers []string
 		is      bool
 	}{
-		{[]string{"Bearer " + token}, true}, {[]string{"bearer  " + token + " "}, true}, {nil, false}, {[]string{""}, false}, {[]string{token}, false}, {[]string{"Basic " + token}, false},
-		{[]string{"Bearer " + token + "0"}, false}, {[]string{"Bearer " + token[1:]}, false}, {[]string{"Bearer " + token, "Bearer " + token}, false},
+		{[]string{"Bearer " + token}, true},
+		{[]string{"bearer  " + token + " "}, true},
+		{nil, false},
+		{[]string{""}, false},
+		{[]string{token}, false},
+		{[]string{"Basic " + token}, false},
+		{[]string{"Bearer " + token + "0"}, false},
+		{[]string{"Bearer " + token[1:]}, false},
+		{[]string{"Bearer " + token, "Bearer " + token}, false},
 	} {
 		var raw [][]byte
 		for _, h := range c.headers {

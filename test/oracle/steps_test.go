@@ -24,9 +24,18 @@ func (f *fleet) run(ctx context.Context) error {
 		do     func(context.Context) error
 		depth  bool // rests on what the ranks hold
 	}{
-		{20, f.look, false}, {25, f.selectStep, true}, {25, f.book, true}, {8, f.bookKept, true}, {6, f.bookExplicitly, true},
-		{18, f.goOn, false}, {8, f.loads, false}, {6, f.engines, false}, {4, f.retaint, false}, {3, f.lame, false},
-		{2, f.remove, false}, {8, f.oddity, false},
+		{20, f.look, false},
+		{25, f.selectStep, true},
+		{25, f.book, true},
+		{8, f.bookKept, true},
+		{6, f.bookExplicitly, true},
+		{18, f.goOn, false},
+		{8, f.loads, false},
+		{6, f.engines, false},
+		{4, f.retaint, false},
+		{3, f.lame, false},
+		{2, f.remove, false},
+		{8, f.oddity, false},
 	}
 	total := 0
 	for _, s := range steps {
