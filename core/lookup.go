@@ -173,7 +173,7 @@ func (a *attempt) readyRows(v *view, p *Partition) error {
 func (a *attempt) sharedHits(ctx context.Context, p *Partition) error {
 	a.shared = a.shared[:0]
 	host := p.core.host.SharedCache
-	if host == nil || len(a.prefixes) == 0 {
+	if host == nil {
 		return nil
 	}
 	hits, err := host.Hits(ctx, p.key, a.prefixes, a.shared)

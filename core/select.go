@@ -125,6 +125,10 @@ func (p *Partition) settle(a *attempt) {
 // askShared asks the shared cache once a request. Whatever goes wrong there, the
 // selection goes on without.
 func (a *attempt) askShared(ctx context.Context, p *Partition) {
+	if len(a.prefixes) == 0 {
+		a.shared = a.shared[:0]
+		return
+	}
 	if err := a.sharedHits(ctx, p); err != nil && !errors.Is(err, ErrNoSharedCache) {
 		p.core.log.Debug("shared cache did not answer", "partition", p.key.String(), "err", err)
 	}

@@ -71,7 +71,7 @@ type Eligibility interface {
 type SharedCache interface {
 	// Hits appends to out the ranges of block positions that are held, sorted and
 	// disjoint. An error means that nobody knows: the selection goes on without.
-	// ErrNoSharedCache means that there is none. It keeps nothing and returns within
+	// ErrNoSharedCache means that there is none, which it says of no blocks too. It keeps nothing and returns within
 	// its own deadline.
 	Hits(ctx context.Context, key fleet.PartitionKey, blocks []kvcache.SequenceHash, out []kvcache.BlockRange) ([]kvcache.BlockRange, error)
 }

@@ -3,6 +3,8 @@ package selection_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -67,6 +69,10 @@ func TestOverlapScoresTellOfTheSharedCache(t *testing.T) {
 		w := tiers(t, options{host: core.SelectionHost{SharedCache: c.cache}})
 		if got := w.post(t, "/overlap_scores", ask).want(t, 200).at(t, "shared_cache"); got != c.want {
 			t.Errorf("%s: got %s, want %s", c.name, got, c.want)
+		}
+		on := fmt.Sprint(!errors.Is(c.cache.err, core.ErrNoSharedCache))
+		if got := w.post(t, "/overlap_scores", `{"token_ids":[1]}`).want(t, 200).at(t, "shared_cache.enabled"); got != on {
+			t.Errorf("%s, of a prompt without a full block: got %s, want %s", c.name, got, on)
 		}
 	}
 }
