@@ -106,13 +106,25 @@ func (f *fleet) eligible(rows []row, q wish) []row {
 	})
 }
 
-// bestOf are those of the least cost among the eligible.
-func (f *fleet) bestOf(rows []row, q wish, w weights) []rankKey {
+// options are those among which each service may choose: more than one are tied.
+type options struct{ theirs, ours []rankKey }
+
+// only is the one that both must take, if there is one.
+func (o options) only() (k rankKey, ok bool) {
+	if len(o.theirs) == 1 && slices.Equal(o.theirs, o.ours) {
+		return o.theirs[0], true
+	}
+	return rankKey{}, false
+}
+
+// bestOf are those of the least cost among the eligible, by what each service tells
+// of its loads.
+func (f *fleet) bestOf(rows rows, q wish, w weights) options {
 	margin := 1e-6
 	if f.faded {
 		margin = 1.01
 	}
-	return best(f.eligible(rows, q), f.block, w, func(k rankKey) float64 {
+	preferred := func(k rankKey) float64 {
 		sum := 0.0
 		for _, t := range f.worker(k.worker).taints {
 			sum += q.prefer[t]
@@ -121,7 +133,11 @@ func (f *fleet) bestOf(rows []row, q wish, w weights) []rankKey {
 			return 0
 		}
 		return sum
-	}, margin)
+	}
+	return options{
+		theirs: best(f.eligible(rows.theirs, q), f.block, w, preferred, margin),
+		ours:   best(f.eligible(rows.ours, q), f.block, w, preferred, margin),
+	}
 }
 
 // selectStep asks where a request should go and books nothing.
@@ -145,7 +161,7 @@ func (f *fleet) selectStep(ctx context.Context) error {
 	if err := f.eligibleAgree(ctx, tokens, q); err != nil {
 		return err
 	}
-	return f.choose(ctx, "POST /select", "/select", body, f.bestOf(rows, q, defaultWeights))
+	return f.choose(ctx, "POST /select", "/select", body, f.bestOf(*rows, q, defaultWeights))
 }
 
 // eligibleAgree asks for each worker alone whether it may serve the request.
@@ -167,7 +183,7 @@ func (f *fleet) eligibleAgree(ctx context.Context, tokens []uint32, q wish) erro
 }
 
 // choose asks both for a decision. Among ties each may take its own.
-func (f *fleet) choose(ctx context.Context, what, path string, body map[string]any, among []rankKey) error {
+func (f *fleet) choose(ctx context.Context, what, path string, body map[string]any, among options) error {
 	x, y, err := f.both(ctx, http.MethodPost, path, body)
 	if err != nil {
 		return err
@@ -176,35 +192,42 @@ func (f *fleet) choose(ctx context.Context, what, path string, body map[string]a
 	return nil
 }
 
-func (f *fleet) decided(what, path string, body map[string]any, x, y answer, among []rankKey) {
+func (f *fleet) decided(what, path string, body map[string]any, x, y answer, among options) {
 	if name := f.unknownPin(body, x, y); name != "" {
 		f.led.count(what)
 		f.led.except(name)
 		return
 	}
 	if x.status != http.StatusOK || y.status != http.StatusOK {
-		if len(among) > 0 && x.status < http.StatusInternalServerError {
-			f.led.differ("the driver's own view", "%s: %s: somebody may serve it (%v), theirs says %d %s", f.at, words(body), among, x.status, cut(x.text))
+		if len(among.theirs) > 0 && x.status < http.StatusInternalServerError {
+			f.led.differ("the driver's own view", "%s: %s: somebody may serve it (%v), theirs says %d %s", f.at, words(body), among.theirs, x.status, cut(x.text))
 		}
 		f.judge(what, "POST "+path, body, x, y, nil)
 		return
 	}
 	theirs, ours := chosen(x), chosen(y)
-	switch {
-	case !slices.Contains(among, theirs):
-		f.led.differ("the driver's own view", "%s: %s: theirs takes %v, by the formula it would be one of %v of %+v", f.at, words(body), theirs, among, f.last)
-	case len(among) > 1:
-		f.led.count("choices among ties")
-		if !slices.Contains(among, ours) {
-			f.led.differ(what+", choice", "%s: %s: ours takes %v, not one of %v", f.at, words(body), ours, among)
-		}
-		if ours == theirs {
-			f.judge(what, "POST "+path, body, x, y, decided(body["selection_id"] == nil))
-		}
-	default:
-		f.led.count("choices compared")
-		f.judge(what, "POST "+path, body, x, y, decided(body["selection_id"] == nil))
+	if !slices.Contains(among.theirs, theirs) {
+		f.led.differ("the driver's own view", "%s: %s: theirs takes %v, by the formula it would be one of %v of %+v", f.at, words(body), theirs, among.theirs, f.last.theirs)
+		return
 	}
+	if !slices.Contains(among.ours, ours) {
+		f.led.differ(what+", choice", "%s: %s: ours takes %v, by the formula it would be one of %v of %+v", f.at, words(body), ours, among.ours, f.last.ours)
+		return
+	}
+	f.untail(x.body, y.body, 0)
+	switch _, settled := among.only(); {
+	case settled:
+		f.led.count("choices compared")
+	case ours == theirs:
+		f.led.count("choices among ties")
+	case slices.Contains(among.theirs, ours):
+		f.led.count("choices among ties")
+		return
+	default:
+		f.led.except("another choice, since load counts the partly filled block of running requests")
+		return
+	}
+	f.judge(what, "POST "+path, body, x, y, decided(body["selection_id"] == nil))
 }
 
 // unknownPin names why ours says that it does not know a pin, where theirs says that
@@ -234,11 +257,11 @@ func (f *fleet) book(ctx context.Context) error {
 	}
 	body := f.withPrompt(tokens)
 	maps.Copy(body, q.fields)
-	among := f.bestOf(rows, q, defaultWeights)
+	among := f.bestOf(*rows, q, defaultWeights)
 	if f.chance(25) && !q.pinned {
-		return f.bookSession(ctx, body, q, rows)
+		return f.bookSession(ctx, body, q, *rows)
 	}
-	if len(among) > 1 {
+	if _, settled := among.only(); !settled && len(among.theirs) > 0 {
 		if err := f.choose(ctx, "POST /select", "/select", body, among); err != nil {
 			return err
 		}
@@ -251,12 +274,13 @@ func (f *fleet) book(ctx context.Context) error {
 	return f.reserve(ctx, body, among)
 }
 
-func (f *fleet) pin(body map[string]any, among *[]rankKey) {
-	k := (*among)[f.rng.IntN(len(*among))]
+// pin makes both take the same.
+func (f *fleet) pin(body map[string]any, among *options) {
+	k := among.theirs[f.rng.IntN(len(among.theirs))]
 	body["pinned_worker"] = map[string]any{"worker_id": k.worker, "dp_rank": k.rank}
 	delete(body, "allowed_worker_ids")
 	delete(body, "affinity_target")
-	*among = []rankKey{k}
+	*among = options{[]rankKey{k}, []rankKey{k}}
 }
 
 func (f *fleet) name(body map[string]any) {
@@ -264,7 +288,8 @@ func (f *fleet) name(body map[string]any) {
 	body["selection_id"] = fmt.Sprintf("f%d-%d", f.number, f.made)
 }
 
-func (f *fleet) reserve(ctx context.Context, body map[string]any, among []rankKey) error {
+// reserve books in one step.
+func (f *fleet) reserve(ctx context.Context, body map[string]any, among options) error {
 	x, y, err := f.both(ctx, http.MethodPost, "/select_and_reserve", body)
 	if err != nil {
 		return err
@@ -273,7 +298,7 @@ func (f *fleet) reserve(ctx context.Context, body map[string]any, among []rankKe
 	if x.status != http.StatusOK || y.status != http.StatusOK {
 		return nil
 	}
-	f.live = append(f.live, body["selection_id"].(string))
+	f.booked(body, y)
 	if f.chance(20) {
 		if _, _, _, err := f.same(ctx, "POST /select_and_reserve, id in use", http.MethodPost, "/select_and_reserve", body, nil); err != nil {
 			return err

@@ -39,8 +39,8 @@ type fleet struct {
 	salted   bool // every rank has hashes of its own for the same blocks
 	holed    bool // a block was removed from under others
 	faded    bool // loads have fractions, which /potential_loads rounds
-	last     []row
-	live     []string
+	last     rows
+	live     []booking
 	sessions map[string]rankKey
 	// sessionsSpent makes new names for sessions that the two may have bound in
 	// different ways.
@@ -185,11 +185,12 @@ func (f *fleet) listening(w *worker) error {
 // close removes the workers and looks that both services have none left.
 func (f *fleet) close(ctx context.Context) error {
 	f.at = fmt.Sprintf("fleet %d, end", f.number)
-	for _, id := range f.live {
-		if _, _, _, err := f.same(ctx, "DELETE /reservations/{id}", http.MethodDelete, "/reservations/"+id, nil, whole); err != nil {
+	for _, b := range f.live {
+		if _, _, _, err := f.same(ctx, "DELETE /reservations/{id}", http.MethodDelete, "/reservations/"+b.id, nil, whole); err != nil {
 			return err
 		}
 	}
+	f.live = nil
 	if err := f.loads(ctx); err != nil {
 		return err
 	}

@@ -19,8 +19,8 @@ func (f *fleet) bookKept(ctx context.Context) error {
 	}
 	body := f.withPrompt(tokens)
 	maps.Copy(body, q.fields)
-	among := f.bestOf(rows, q, defaultWeights)
-	if len(among) > 1 {
+	among := f.bestOf(*rows, q, defaultWeights)
+	if _, settled := among.only(); !settled && len(among.theirs) > 0 {
 		f.pin(body, &among)
 	}
 	f.name(body)
@@ -33,7 +33,7 @@ func (f *fleet) bookKept(ctx context.Context) error {
 		return err
 	}
 	if x.status == http.StatusCreated && y.status == http.StatusCreated {
-		f.live = append(f.live, body["selection_id"].(string))
+		f.booked(body, y)
 	}
 	_, _, _, err = f.same(ctx, "POST /reservations, kept, again", http.MethodPost, "/reservations", kept, whole)
 	return err
@@ -60,7 +60,7 @@ func (f *fleet) bookExplicitly(ctx context.Context) error {
 	}
 	x, y, _, err := f.same(ctx, "POST /reservations, explicit", http.MethodPost, "/reservations", body, whole)
 	if err == nil && x.status == http.StatusCreated && y.status == http.StatusCreated {
-		f.live = append(f.live, body["selection_id"].(string))
+		f.booked(body, y)
 	}
 	return err
 }
@@ -71,7 +71,7 @@ func (f *fleet) goOn(ctx context.Context) error {
 	at := -1
 	if len(f.live) > 0 && !f.chance(5) {
 		at = f.rng.IntN(len(f.live))
-		id = f.live[at]
+		id = f.live[at].id
 	}
 	path := "/reservations/" + id
 	switch n := f.rng.IntN(100); {
@@ -83,7 +83,9 @@ func (f *fleet) goOn(ctx context.Context) error {
 		if f.chance(60) {
 			body["decay_fraction"] = []float64{0, 0.25, 0.5, 1, 2, -1}[f.rng.IntN(6)]
 		}
-		f.faded = true
+		if by, set := body["decay_fraction"].(float64); set && by >= 0 && by < 1 && at >= 0 {
+			f.faded = true
+		}
 		_, _, _, err := f.same(ctx, "POST …/output_block", http.MethodPost, path+"/output_block", body, whole)
 		return err
 	default:

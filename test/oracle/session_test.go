@@ -9,7 +9,7 @@ import (
 )
 
 // bookSession books for a session, which binds it or finds it bound.
-func (f *fleet) bookSession(ctx context.Context, body map[string]any, q wish, rows []row) error {
+func (f *fleet) bookSession(ctx context.Context, body map[string]any, q wish, rows rows) error {
 	session := fmt.Sprintf("s%d-%d", f.number, f.sessionsSpent*10+f.rng.IntN(4))
 	if f.chance(50) {
 		body["session_id"] = session
@@ -17,14 +17,15 @@ func (f *fleet) bookSession(ctx context.Context, body map[string]any, q wish, ro
 		body["session_context"] = map[string]any{"session_id": session, "input_trigger": "user_message"}
 	}
 	among := f.bestOf(rows, q, defaultWeights)
+	_, settled := among.only()
 	steered := q.fields["affinity_target"] == nil
 	bound, is := f.sessions[session]
 	is = is && steered
 	excluded := is && len(f.eligible([]row{{key: bound}}, q)) == 0
 	switch {
 	case is && !excluded:
-		among = []rankKey{bound}
-	case !is && len(among) != 1:
+		among = options{[]rankKey{bound}, []rankKey{bound}}
+	case !is && !settled:
 		f.led.count("sessions not bound, for they would bind among ties")
 		return nil
 	}
@@ -42,7 +43,7 @@ func (f *fleet) bookSession(ctx context.Context, body map[string]any, q wish, ro
 	}
 	f.decided("POST /select_and_reserve, session", "/select_and_reserve", body, x, y, among)
 	if x.status == http.StatusOK && y.status == http.StatusOK {
-		f.live = append(f.live, body["selection_id"].(string))
+		f.booked(body, y)
 		if !is && steered {
 			f.sessions[session] = chosen(x)
 		}

@@ -100,9 +100,12 @@ func (f *fleet) look(ctx context.Context) error {
 	return err
 }
 
+// rows are what each service tells of its ranks.
+type rows struct{ theirs, ours []row }
+
 // rows asks both for overlap and load of every rank and compares them with each
-// other and with the model. What it returns is theirs.
-func (f *fleet) rows(ctx context.Context, tokens []uint32) ([]row, error) {
+// other and with the model; nil where nobody can be told of.
+func (f *fleet) rows(ctx context.Context, tokens []uint32) (*rows, error) {
 	body := f.lookup(tokens)
 	x, y, err := f.both(ctx, http.MethodPost, "/overlap_scores", body)
 	if err != nil {
@@ -112,12 +115,19 @@ func (f *fleet) rows(ctx context.Context, tokens []uint32) ([]row, error) {
 	if f.reason() != "" {
 		return nil, nil
 	}
-	l, _, _, err := f.same(ctx, "POST /potential_loads", http.MethodPost, "/potential_loads", body, byRank(""))
-	if err != nil || x.status != http.StatusOK || l.status != http.StatusOK {
+	lx, ly, err := f.both(ctx, http.MethodPost, "/potential_loads", body)
+	if err != nil {
 		return nil, err
 	}
-	f.last = parseRows(x, l, len(tokens))
-	return f.last, nil
+	if x.status == http.StatusOK && y.status == http.StatusOK && lx.status == http.StatusOK && ly.status == http.StatusOK {
+		f.last = rows{parseRows(x, lx, len(tokens)), parseRows(y, ly, len(tokens))}
+		f.untail(lx.body, ly.body, f.tail(len(tokens)))
+	}
+	f.judge("POST /potential_loads", "POST /potential_loads", body, lx, ly, byRank(""))
+	if lx.status != http.StatusOK {
+		return nil, nil
+	}
+	return &f.last, nil
 }
 
 // overlaps compares what both hold of a prompt, with each other and with the plain
@@ -204,8 +214,13 @@ func parseRows(overlaps, loads answer, tokens int) []row {
 // loads compares the loads of this fleet's partition.
 func (f *fleet) loads(ctx context.Context) error {
 	path := fmt.Sprintf("/loads?model_name=%s&routing_group=%s", f.model, f.group)
-	_, _, _, err := f.same(ctx, "GET /loads", http.MethodGet, path, nil, loadsView)
-	return err
+	x, y, err := f.both(ctx, http.MethodGet, path, nil)
+	if err != nil {
+		return err
+	}
+	f.untail(x.body, y.body, 0)
+	f.judge("GET /loads", "GET "+path, nil, x, y, loadsView)
+	return nil
 }
 
 // retaint changes a worker without touching what it holds or runs.
@@ -271,7 +286,12 @@ func (f *fleet) remove(ctx context.Context) error {
 	return err
 }
 
-// forget drops the bindings to a worker that takes nothing any more.
+// forget drops what is bound to or runs on a worker that takes nothing any more.
 func (f *fleet) forget(w *worker) {
+	for i := range f.live {
+		if f.live[i].on.worker == w.id {
+			f.live[i].tail = 0
+		}
+	}
 	maps.DeleteFunc(f.sessions, func(_ string, k rankKey) bool { return k.worker == w.id })
 }
