@@ -161,7 +161,32 @@ func (f *fleet) selectStep(ctx context.Context) error {
 	if err := f.eligibleAgree(ctx, tokens, q); err != nil {
 		return err
 	}
+	if f.chance(15) {
+		return f.override(ctx, body, *rows, q)
+	}
 	return f.choose(ctx, "POST /select", "/select", body, f.bestOf(*rows, q, defaultWeights))
+}
+
+// override asks with other weights for this request, which ours always follows.
+func (f *fleet) override(ctx context.Context, body map[string]any, rows rows, q wish) error {
+	w := weights{credit: []float64{0, 0.5, 2}[f.rng.IntN(3)], prefill: []float64{0, 0.5, 2}[f.rng.IntN(3)]}
+	body["router_config_override"] = map[string]any{"overlap_score_credit": w.credit, "prefill_load_scale": w.prefill}
+	x, y, err := f.both(ctx, http.MethodPost, "/select", body)
+	if err != nil {
+		return err
+	}
+	const what = "POST /select, override"
+	among := f.bestOf(rows, q, w)
+	if x.status == http.StatusOK && !slices.Contains(among.theirs, chosen(x)) && slices.Contains(f.bestOf(rows, q, defaultWeights).theirs, chosen(x)) {
+		f.led.count(what)
+		f.led.except("an override takes effect")
+		if !f.equals && (y.status != http.StatusOK || !slices.Contains(among.ours, chosen(y))) {
+			f.led.differ(what, "%s: %s: ours does not follow it: %d %s, by the formula one of %v", f.at, words(body), y.status, cut(y.text), among.ours)
+		}
+		return nil
+	}
+	f.decided(what, "/select", body, x, y, among)
+	return nil
 }
 
 // eligibleAgree asks for each worker alone whether it may serve the request.
