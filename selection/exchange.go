@@ -175,7 +175,11 @@ func (s *Server) call(x *exchange) (err error) {
 			Details: httpapi.Details{Step: "read", Item: fasthttp.HeaderContentType, Allowed: "application/json"},
 		}
 	}
-	ctx, cancel := context.WithCancelCause(s.calls)
+	calls := s.calls
+	if x.route.waits {
+		calls = s.waits
+	}
+	ctx, cancel := context.WithCancelCause(calls)
 	defer cancel(nil)
 	if c := x.conn(); c != nil {
 		unregister, ok := c.watched.OnGone(func() { cancel(errCallerGone) })

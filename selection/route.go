@@ -20,6 +20,7 @@ type route struct {
 	pattern string // segments; {id} stands for any text, percent-encoded
 	public  bool   // answers callers without the token
 	body    bodyKind
+	waits   bool // it may wait in the queue
 	bare    bool // the body may be left out
 	query   []param
 	headers []param
@@ -41,11 +42,11 @@ func routes() []route {
 	partition := []param{{"model_name", "only of this base model"}, {"routing_group", "only of this routing group"}}
 	return []route{
 		{
-			method: post, pattern: "/select", body: jsonBody, headers: class, in: selectBody{}, out: selectAnswer{}, status: []int{ok}, refused: []int{400, 404, 409, 422, 429, 500, 503}, handle: (*Server).doSelect,
+			method: post, pattern: "/select", waits: true, body: jsonBody, headers: class, in: selectBody{}, out: selectAnswer{}, status: []int{ok}, refused: []int{400, 404, 409, 422, 429, 500, 503}, handle: (*Server).doSelect,
 			doc: "Says where a request should go and books nothing. With `selection_id` the decision is kept for a later `POST /reservations`. `advisory` answers at once, past the queue, with the load of the chosen rank.",
 		},
 		{
-			method: post, pattern: "/select_and_reserve", body: jsonBody, headers: class, in: selectBody{}, out: bookedAnswer{}, status: []int{ok}, refused: []int{400, 404, 409, 422, 429, 500, 503}, handle: (*Server).doSelectAndReserve,
+			method: post, pattern: "/select_and_reserve", waits: true, body: jsonBody, headers: class, in: selectBody{}, out: bookedAnswer{}, status: []int{ok}, refused: []int{400, 404, 409, 422, 429, 500, 503}, handle: (*Server).doSelectAndReserve,
 			doc: "Selects and books in one step; without `selection_id` one is made. The session of the request is bound.",
 		},
 		{

@@ -48,6 +48,9 @@ type Server struct {
 	//nolint:containedctx // the lifetime of the server, under which every call runs
 	calls  context.Context
 	cancel context.CancelCauseFunc
+	// waits ends before calls do: it is for those that may wait in the queue.
+	waits context.Context
+	leave context.CancelCauseFunc
 
 	mu       sync.Mutex // guards both below
 	stopped  bool       // Shutdown was called
@@ -64,6 +67,7 @@ func New(cfg Config, parts Parts, log *slog.Logger, reg prometheus.Registerer) (
 	s := &Server{parts: parts, log: log, table: newTable(routes())}
 	s.cfg.Store(&cfg)
 	s.calls, s.cancel = context.WithCancelCause(context.Background())
+	s.waits, s.leave = context.WithCancelCause(s.calls)
 	s.http = &fasthttp.Server{
 		Handler:                      s.handle,
 		HeaderReceived:               s.boundBody,
@@ -154,13 +158,14 @@ func (s *Server) stop() net.Listener {
 	return s.listener
 }
 
-// Shutdown takes no new connection and waits for the running calls, at most 5 s
-// and until ctx ends. Then they are cancelled, have a moment for their answers, and
+// Shutdown takes no new connection, refuses the calls that wait in the queue, and
+// waits for the others, at most 5 s and until ctx ends. Then they are cancelled, have a moment for their answers, and
 // every connection is cut.
 func (s *Server) Shutdown(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, stopPatience)
 	defer cancel()
 	ln := s.stop()
+	s.leave(errStopped)
 	err := s.http.ShutdownWithContext(ctx)
 	if ln != nil {
 		_ = ln.Close() // open only where the http server had not taken it over yet

@@ -132,6 +132,32 @@ func TestShutdownCancelsWhatWaitsAndCutsWhatDoesNotEnd(t *testing.T) {
 	}
 }
 
+// A call that waits in the queue does not use up the grace of those that work.
+func TestShutdownRefusesAtOnceWhoWaitsInTheQueue(t *testing.T) {
+	w := newWorld(t, options{core: queueing})
+	w.join(t, worker(1))
+	w.post(t, "/select_and_reserve", aBooking).want(t, 200)
+	c, err := net.Dial("tcp", w.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	if _, err := io.WriteString(c, request("POST", "/select", aBooking)); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "it waits", func() bool { return w.waiting() == 1 })
+	start := time.Now()
+	if err := w.srv.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(start); took > 3*time.Second {
+		t.Errorf("took %v", took)
+	}
+	if text, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 503 ") {
+		t.Errorf("got %q, %v", text, err)
+	}
+}
+
 // A server that is stopped before or while it begins to serve does not serve.
 func TestShutdownWinsOverAServeThatBegins(t *testing.T) {
 	parts := selection.Parts{Core: two(t, options{}).core, Workers: noWorkers{}, Index: noIndex{}}
