@@ -82,22 +82,3 @@ func BenchmarkSelect(b *testing.B) {
 		})
 	}
 }
-
-// The buffers for the prompt are used again: what a selection allocates does not grow
-// with the prompt.
-func TestASelectionAllocatesAFewThingsWhateverThePrompt(t *testing.T) {
-	w := newWorld(t, options{core: func(c *core.Config) { c.DecisionEntries = 2 }})
-	w.fleetOf(t, 8)
-	allocations := func(tokens int) float64 {
-		call := w.call(t, "/select", selectOf(tokens))
-		for range 4 {
-			call()
-		}
-		return testing.AllocsPerRun(200, call)
-	}
-	small, large := allocations(64), allocations(8192)
-	t.Logf("%.1f allocations for 64 tokens, %.1f for 8192", small, large)
-	if small > 45 || large > small+8 { // 18 and 18, but the race detector empties pools
-		t.Errorf("%.1f allocations for 64 tokens, %.1f for 8192", small, large)
-	}
-}
