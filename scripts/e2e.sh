@@ -27,6 +27,8 @@ if ((${#packages[@]} == 0)); then
 	exit 1
 fi
 
+if [[ ${tags##*,} == soak ]]; then EXAMPLES=300 scripts/schemathesis.sh; else EXAMPLES=10 scripts/schemathesis.sh; fi
+
 export ROUTERD_BIN=$PWD/bin/routerd
 export ROUTERD_PLUGINS=$PWD/dist/plugins
 export ROUTERD_PYTHON=$PWD/$venv/bin/python
@@ -34,5 +36,4 @@ export ROUTERD_PYTHON=$PWD/$venv/bin/python
 echo "e2e: ${packages[*]}"
 # One package at a time: these tests measure times.
 # -v: a test prints what it measured, also when it passes.
-if [[ ${tags##*,} == soak ]]; then EXAMPLES=300 scripts/schemathesis.sh; else EXAMPLES=10 scripts/schemathesis.sh; fi
 go test -v -tags "$tags" -count=1 -p 1 -timeout "${E2E_TIMEOUT:-20m}" "${packages[@]}"
