@@ -21,7 +21,7 @@ const biteFleets = 10
 // find nothing.
 func TestEqualServicesAreFoundEqual(t *testing.T) {
 	p := pair{theirs: dynamo(t, "dynamo-a", 8200), ours: dynamo(t, "dynamo-b", 8201), equals: true, led: newLedger()}
-	drive(t, p, amount(t, "ORACLE_EQUAL_N", biteFleets))
+	drive(t, p, amount(t, "ORACLE_FIRST", 1), amount(t, "ORACLE_EQUAL_N", biteFleets))
 	if n := p.led.differences(); n > 0 {
 		p.led.print(os.Stdout)
 		t.Errorf("%d differences between equals", n)
@@ -48,13 +48,13 @@ func TestPlantedDifferencesAreFound(t *testing.T) {
 		}
 	}
 	theirs, other := dynamo(t, "dynamo-a", 8202), dynamo(t, "dynamo-b", 8203)
-	for _, plant := range []struct {
+	for i, plant := range []struct {
 		name, found string // found is what the ledger has it under
 		change      func(*http.Response) error
 	}{
 		{"a rank is missing from the eligible", "POST /potential_loads", replace("/potential_loads", `\[\{[^}]*\},?`, `[`)},
 		{"one more block of overlap", "POST /overlap_scores", replace("/overlap_scores", `"disk_blocks":0`, `"disk_blocks":1`)},
-		{"another worker is chosen", "POST /select_and_reserve", replace("/select_and_reserve", `"worker_id":(\d+)`, `"worker_id":9$1`)},
+		{"another worker is chosen", "POST /select_and_reserve, choice", replace("/select_and_reserve", `"worker_id":(\d+)`, `"worker_id":9$1`)},
 		{"a load that is off by one", "GET /loads", replace("/loads", `"active_requests":[0-9]`, `"active_requests":77`)},
 		{"a reservation that cannot be freed", "DELETE /reservations/{id}", func(r *http.Response) error {
 			if r.Request.Method == http.MethodDelete && strings.HasPrefix(r.Request.URL.Path, "/reservations/") {
@@ -74,7 +74,7 @@ func TestPlantedDifferencesAreFound(t *testing.T) {
 			front := httptest.NewServer(proxy)
 			defer front.Close()
 			p := pair{theirs: theirs, ours: newService("planted", front.URL), equals: true, led: newLedger()}
-			drive(t, p, biteFleets)
+			drive(t, p, 1+i*biteFleets, biteFleets)
 			if p.led.failed[plant.found] == 0 {
 				p.led.print(os.Stdout)
 				t.Errorf("not found under %q", plant.found)

@@ -21,7 +21,7 @@ import (
 // TestOracle compares ours with theirs over ORACLE_N fleets from ORACLE_SEED.
 func TestOracle(t *testing.T) {
 	p := pair{theirs: dynamo(t, "dynamo", 8092), ours: routerd(t, 8100), led: newLedger()}
-	drive(t, p, amount(t, "ORACLE_N", 1000))
+	drive(t, p, amount(t, "ORACLE_FIRST", 1), amount(t, "ORACLE_N", 1000))
 	fmt.Printf("%d fleets, seed %d\n", amount(t, "ORACLE_N", 1000), amount(t, "ORACLE_SEED", 1))
 	p.led.print(os.Stdout)
 	if n := p.led.differences(); n > 0 {
@@ -29,8 +29,8 @@ func TestOracle(t *testing.T) {
 	}
 }
 
-// drive runs the fleets one after the other.
-func drive(t *testing.T, p pair, fleets int) {
+// drive runs so many fleets one after the other, the first of that number.
+func drive(t *testing.T, p pair, first, fleets int) {
 	t.Helper()
 	z, err := zmq.NewContext()
 	if err != nil {
@@ -38,7 +38,6 @@ func drive(t *testing.T, p pair, fleets int) {
 	}
 	defer func() { _ = z.Term() }()
 	seed := uint64(amount(t, "ORACLE_SEED", 1))
-	first := amount(t, "ORACLE_FIRST", 1)
 	p.trace = os.Getenv("ORACLE_TRACE") != ""
 	said := time.Now()
 	for i := first; i < first+fleets; i++ {
