@@ -68,6 +68,11 @@ func (f *fleet) store(k rankKey, p *publisher, family []uint32, names []uint64, 
 		return nil
 	}
 	to := from + 1 + f.rng.IntN(len(names)-from)
+	for i := from; i < to; i++ {
+		if have[names[i]] {
+			to = i // what lies behind a hole is there already
+		}
+	}
 	var events []event
 	for at := from; at < to; {
 		end := at + 1 + f.rng.IntN(to-at)
@@ -76,10 +81,6 @@ func (f *fleet) store(k rankKey, p *publisher, family []uint32, names []uint64, 
 			e.parent = f.engineHash(k, names[at-1])
 		}
 		for _, name := range names[at:end] {
-			if have[name] {
-				// What lies behind a hole is there already: an engine would not say it again.
-				return nil
-			}
 			e.hashes = append(e.hashes, f.engineHash(k, name))
 		}
 		events, at = append(events, e), end
@@ -104,7 +105,7 @@ func (f *fleet) evict(k rankKey, p *publisher, names []uint64) error {
 		return nil
 	}
 	gone := there[f.rng.IntN(len(there)):]
-	if f.chance(5) && len(gone) > 1 {
+	if f.chance(8) && len(gone) > 1 {
 		f.holed = true
 		gone = gone[:1]
 	}
