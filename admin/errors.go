@@ -3,11 +3,8 @@ package admin
 import (
 	"context"
 	"errors"
-	"net"
 	"strings"
 	"syscall"
-
-	"github.com/valyala/fasthttp"
 
 	"github.com/routerd/routerd/catalog"
 	"github.com/routerd/routerd/catalog/api"
@@ -123,21 +120,4 @@ func unwritable(err error) string {
 		}
 	}
 	return ""
-}
-
-// parseFailure is what a request that cannot be read gets. The texts are
-// constants: the error's own can hold parts of the request.
-func parseFailure(err error) *failure {
-	var small *fasthttp.ErrSmallBuffer
-	var timeout net.Error
-	switch {
-	case errors.Is(err, fasthttp.ErrBodyTooLarge):
-		return &failure{Code: CodeTooLarge, Message: "the request's body is too large", Details: Details{Step: "read"}}
-	case errors.As(err, &small):
-		return &failure{Code: CodeTooLarge, Message: "the request's head is too large", Details: Details{Step: "read", Allowed: "32 KiB"}, Status: fasthttp.StatusRequestHeaderFieldsTooLarge}
-	case errors.As(err, &timeout) && timeout.Timeout():
-		return &failure{Code: CodeInvalid, Message: "the request did not arrive whole in time", Details: Details{Step: "read"}, Status: fasthttp.StatusRequestTimeout}
-	default:
-		return &failure{Code: CodeInvalid, Message: "the request is not well-formed HTTP/1.1", Details: Details{Step: "read"}}
-	}
 }

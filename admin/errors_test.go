@@ -5,15 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"slices"
-	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/valyala/fasthttp"
 
 	"github.com/routerd/routerd/admin"
 	"github.com/routerd/routerd/catalog"
@@ -107,23 +104,5 @@ func TestTheListOfCodesIsClosed(t *testing.T) {
 	slices.Sort(got)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
-	}
-}
-
-func TestWhatCannotBeReadHasConstantTexts(t *testing.T) {
-	for _, c := range []struct {
-		err    error
-		status int
-		code   admin.Code
-	}{
-		{fmt.Errorf("CANARY: %w", fasthttp.ErrBodyTooLarge), 413, admin.CodeTooLarge},
-		{fmt.Errorf("CANARY: %w", &fasthttp.ErrSmallBuffer{}), 431, admin.CodeTooLarge},
-		{fmt.Errorf("CANARY: %w", &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}), 408, admin.CodeInvalid},
-		{errors.New("CANARY"), 400, admin.CodeInvalid},
-	} {
-		got := admin.ParseFailure(c.err)
-		if got.Status != c.status || got.Code != c.code || strings.Contains(got.Message, "CANARY") {
-			t.Errorf("%v: got %+v", c.err, got)
-		}
 	}
 }

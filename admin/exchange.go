@@ -10,6 +10,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/routerd/routerd/internal/apiserver"
 	"github.com/routerd/routerd/internal/httpapi"
 )
 
@@ -36,69 +37,13 @@ func (s *Server) admitted(h *fasthttp.RequestHeader) bool {
 	return r != nil && r.access == public || s.authorised(h)
 }
 
-// droppedBody marks, between boundBody and the handler, a request whose body is
-// not read, with the reason. A caller's own is removed.
-const (
-	droppedBody = "Routerd-Dropped-Body"
-	notAllowed  = "not allowed"
-	tooLarge    = "too large"
-	twoFramings = "two framings"
-)
-
-// boundBody says how large the body may be once the head is there. The body of
-// a request that is refused by its head, above all one without the token, is
-// not read: the handler answers at once and the connection ends.
-func (s *Server) boundBody(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
-	h.Del(droppedBody)
-	if framedTwice(h) {
-		return dropBody(h, twoFramings)
-	}
-	length := h.ContentLength() // -1 is chunked
-	if length != -1 && length <= 0 {
-		return fasthttp.RequestConfig{}
-	}
+// bodyLimit is the largest body of a request, by its head.
+func (s *Server) bodyLimit(h *fasthttp.RequestHeader) int64 {
 	x := &exchange{}
-	err := s.locate(h, x)
-	most := int64(0)
-	if err == nil {
-		most = min(x.route.bodyLimit(), s.now.Load().MaxBody)
+	if err := s.locate(h, x); err != nil {
+		return 0
 	}
-	switch {
-	case err != nil || most == 0:
-		return dropBody(h, notAllowed)
-	case int64(length) > most:
-		return dropBody(h, tooLarge)
-	}
-	return fasthttp.RequestConfig{MaxRequestBodySize: int(most)}
-}
-
-// dropBody has the body not read and the request refused for a reason.
-func dropBody(h *fasthttp.RequestHeader, reason string) fasthttp.RequestConfig {
-	h.SetContentLength(0)
-	h.Del(fasthttp.HeaderExpect)
-	h.Set(droppedBody, reason)
-	return fasthttp.RequestConfig{}
-}
-
-// framedTwice tells whether the head has both Transfer-Encoding and
-// Content-Length, of which fasthttp takes the former without a word.
-func framedTwice(h *fasthttp.RequestHeader) bool {
-	return len(h.Peek(fasthttp.HeaderTransferEncoding)) > 0 && httpapi.HasHeader(h.RawHeaders(), fasthttp.HeaderContentLength)
-}
-
-// refuseParse answers what cannot be read.
-func (s *Server) refuseParse(rc *fasthttp.RequestCtx, err error) {
-	endAfter(rc)
-	rc.Response.Reset()
-	answerFailure(rc, parseFailure(err))
-}
-
-// endAfter ends the connection after the answer, in a way that a client which
-// still sends gets the answer.
-func endAfter(rc *fasthttp.RequestCtx) {
-	if c, ok := rc.Conn().(*httpapi.Conn); ok {
-		c.Linger()
-	}
+	return min(x.route.bodyLimit(), s.now.Load().MaxBody)
 }
 
 // handle finds the route, checks the token, runs the handler and writes its
@@ -115,12 +60,7 @@ func (s *Server) handle(ctx context.Context, rc *fasthttp.RequestCtx) {
 			path, _ := split(&rc.Request.Header)
 			s.log.Error("admin request failed", slog.String("path", httpapi.Clip(path)), slog.String("err", httpapi.Redact(err.Error())))
 		}
-		rc.Response.Reset()
-		answerFailure(rc, f)
-	}
-	if len(rc.Request.Header.Peek(droppedBody)) > 0 {
-		endAfter(rc)
-		rc.SetConnectionClose()
+		s.server.Refuse(rc, f)
 	}
 	if x.route != nil && x.route.mutates() {
 		s.audit(x, f)
@@ -130,7 +70,7 @@ func (s *Server) handle(ctx context.Context, rc *fasthttp.RequestCtx) {
 func (s *Server) call(ctx context.Context, x *exchange) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			// The value is not Logged: it can hold anything.
+			// The value is not logged: it can hold anything.
 			s.log.Error("admin handler panicked", slog.String("panic", fmt.Sprintf("%T", p)), slog.String("stack", string(debug.Stack())))
 			err = httpapi.Internal()
 		}
@@ -139,24 +79,17 @@ func (s *Server) call(ctx context.Context, x *exchange) (err error) {
 	if err := s.locate(h, x); err != nil {
 		return err
 	}
-	switch string(h.Peek(droppedBody)) {
-	case "":
-		return x.route.handle(s, ctx, x)
-	case tooLarge:
-		most := min(x.route.bodyLimit(), s.now.Load().MaxBody)
-		return &failure{Code: CodeTooLarge, Message: "the request's body is too large", Details: Details{Step: "read", Allowed: fmt.Sprintf("%d bytes", most)}}
-	case twoFramings:
-		return httpapi.Invalid("head", "it has both Transfer-Encoding and Content-Length", "one of them")
-	default:
-		return httpapi.Invalid("body", "this path takes none", "an empty body")
+	if err := s.server.Body(h); err != nil {
+		return err
 	}
+	return x.route.handle(s, ctx, x)
 }
 
 // locate checks everything about a request but its body: token, path, name,
 // query.
 func (s *Server) locate(h *fasthttp.RequestHeader, x *exchange) (err error) {
 	if !s.admitted(h) {
-		return unauthorised()
+		return apiserver.Unauthorised("data_dir/admin.token")
 	}
 	path, query := split(h)
 	r, name, allowed := s.find(string(h.Method()), path)
@@ -206,23 +139,6 @@ func answer(rc *fasthttp.RequestCtx, status int, body []byte) {
 	rc.Response.Header.Set(fasthttp.HeaderCacheControl, "no-store")
 	rc.Response.Header.Set(fasthttp.HeaderXContentTypeOptions, "nosniff")
 	rc.SetBody(append(body, '\n'))
-}
-
-func answerFailure(rc *fasthttp.RequestCtx, f *failure) {
-	answer(rc, f.HTTPStatus(), f.Body())
-	switch {
-	case f.Code == CodeUnauthorized:
-		rc.Response.Header.Set(fasthttp.HeaderWWWAuthenticate, `Bearer realm="routerd admin"`)
-	case f.Status == fasthttp.StatusMethodNotAllowed:
-		rc.Response.Header.Set(fasthttp.HeaderAllow, f.Details.Allowed)
-	}
-}
-
-func unauthorised() *failure {
-	return &failure{
-		Code: CodeUnauthorized, Message: "the bearer token is missing or wrong",
-		Details: Details{Step: "authorize", Allowed: "Authorization: Bearer TOKEN, as in data_dir/admin.token"},
-	}
 }
 
 // audit writes who changed what, and how it ended.

@@ -29,9 +29,3 @@ func Classify(err error) Classified {
 	f := classify(err)
 	return Classified{f.HTTPStatus(), f.Code, f.Message, f.Details}
 }
-
-// ParseFailure is parseFailure.
-func ParseFailure(err error) Classified {
-	f := parseFailure(err)
-	return Classified{f.HTTPStatus(), f.Code, f.Message, f.Details}
-}

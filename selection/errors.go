@@ -3,7 +3,6 @@ package selection
 import (
 	"context"
 	"errors"
-	"net"
 	"slices"
 	"time"
 
@@ -107,28 +106,4 @@ func ofCore(e *core.Error) *httpapi.Failure {
 		f.Details.Limit = &httpapi.Limit{PolicyClass: full.Class, LimitKind: limitKinds[full.Kind], Current: full.Current, Limit: full.Limit}
 	}
 	return f
-}
-
-func unauthorised() *httpapi.Failure {
-	return &httpapi.Failure{
-		Code: httpapi.CodeUnauthorized, Message: "the bearer token is missing or wrong",
-		Details: httpapi.Details{Step: "authorize", Allowed: "Authorization: Bearer TOKEN, as in selection.token_file"},
-	}
-}
-
-// parseFailure is what a request that cannot be read gets. The texts are
-// constants: the error's own can hold parts of the request.
-func parseFailure(err error) *httpapi.Failure {
-	var small *fasthttp.ErrSmallBuffer
-	var timeout net.Error
-	read := httpapi.Details{Step: "read"}
-	switch {
-	case errors.Is(err, fasthttp.ErrBodyTooLarge):
-		return &httpapi.Failure{Code: httpapi.CodeTooLarge, Message: "the request's body is too large", Details: read}
-	case errors.As(err, &small):
-		return &httpapi.Failure{Code: httpapi.CodeTooLarge, Message: "the request's head is too large", Details: httpapi.Details{Step: "read", Allowed: "32 KiB"}, Status: fasthttp.StatusRequestHeaderFieldsTooLarge}
-	case errors.As(err, &timeout) && timeout.Timeout():
-		return &httpapi.Failure{Code: httpapi.CodeInvalid, Message: "the request did not arrive whole in time", Details: read, Status: fasthttp.StatusRequestTimeout}
-	}
-	return &httpapi.Failure{Code: httpapi.CodeInvalid, Message: "the request is not well-formed HTTP/1.1", Details: read}
 }

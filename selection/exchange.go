@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"net/url"
 	"runtime/debug"
-	"strconv"
 	"strings"
 	"time"
 
@@ -17,6 +15,7 @@ import (
 
 	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/core/reserve"
+	"github.com/routerd/routerd/internal/apiserver"
 	"github.com/routerd/routerd/internal/httpapi"
 )
 
@@ -46,59 +45,13 @@ func (x *exchange) conn() *conn {
 	return nil
 }
 
-// droppedBody marks, between boundBody and the handler, a request whose body is
-// not read, with the reason. A caller's own is removed.
-const (
-	droppedBody = "Routerd-Dropped-Body"
-	notAllowed  = "not allowed"
-	tooLarge    = "too large"
-	twoFramings = "two framings"
-)
-
-// boundBody says how large the body may be once the head is there. The body of
-// a request that is refused by its head, above all one without the token, is
-// not read: the handler answers at once and the connection ends.
-func (s *Server) boundBody(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
-	h.Del(droppedBody)
-	if len(h.Peek(fasthttp.HeaderTransferEncoding)) > 0 && httpapi.HasHeader(h.RawHeaders(), fasthttp.HeaderContentLength) {
-		return dropBody(h, twoFramings)
-	}
-	length := h.ContentLength() // -1 is chunked
-	if length != -1 && length <= 0 {
-		return fasthttp.RequestConfig{}
-	}
+// bodyLimit is the largest body of a request, by its head.
+func (s *Server) bodyLimit(h *fasthttp.RequestHeader) int64 {
 	x := &exchange{cfg: s.cfg.Load()}
-	switch err := s.locate(h, x); {
-	case err != nil || x.route.body == noBody:
-		return dropBody(h, notAllowed)
-	case int64(length) > x.cfg.MaxBody:
-		return dropBody(h, tooLarge)
+	if err := s.locate(h, x); err != nil || x.route.body == noBody {
+		return 0
 	}
-	return fasthttp.RequestConfig{MaxRequestBodySize: int(x.cfg.MaxBody)}
-}
-
-// dropBody has the body not read and the request refused for a reason.
-func dropBody(h *fasthttp.RequestHeader, reason string) fasthttp.RequestConfig {
-	h.SetContentLength(0)
-	h.Del(fasthttp.HeaderExpect)
-	h.Set(droppedBody, reason)
-	return fasthttp.RequestConfig{}
-}
-
-// refuseParse answers what cannot be read.
-func (s *Server) refuseParse(rc *fasthttp.RequestCtx, err error) {
-	linger(rc)
-	f := parseFailure(err)
-	answerFailure(rc, f)
-	s.metrics.count(nil, f.HTTPStatus(), 0)
-}
-
-// linger has the connection end, after the answer, in a way that a caller which
-// still sends gets the answer.
-func linger(rc *fasthttp.RequestCtx) {
-	if c, ok := rc.Conn().(*httpapi.Conn); ok {
-		c.Linger()
-	}
+	return x.cfg.MaxBody
 }
 
 // handle finds the route, checks the token, runs the handler and writes its
@@ -117,11 +70,7 @@ func (s *Server) handle(rc *fasthttp.RequestCtx) {
 		if f.Logged {
 			s.log.Error("request of the selection service failed", slog.String("path", httpapi.Clip(string(rc.Path()))), slog.String("err", httpapi.Redact(err.Error())))
 		}
-		answerFailure(rc, f)
-	}
-	if len(rc.Request.Header.Peek(droppedBody)) > 0 {
-		linger(rc)
-		rc.SetConnectionClose()
+		s.server.Refuse(rc, f)
 	}
 	s.metrics.count(x.route, rc.Response.StatusCode(), time.Since(x.at))
 }
@@ -160,14 +109,8 @@ func (s *Server) call(x *exchange) (err error) {
 	if err := s.locate(h, x); err != nil {
 		return err
 	}
-	switch string(h.Peek(droppedBody)) {
-	case "":
-	case tooLarge:
-		return &httpapi.Failure{Code: httpapi.CodeTooLarge, Message: "the request's body is too large", Details: httpapi.Details{Step: "read", Allowed: strconv.FormatInt(x.cfg.MaxBody, 10) + " bytes"}}
-	case twoFramings:
-		return httpapi.Invalid("head", "it has both Transfer-Encoding and Content-Length", "one of them")
-	default:
-		return httpapi.Invalid("body", "this path takes none", "an empty body")
+	if err := s.server.Body(h); err != nil {
+		return err
 	}
 	if x.route.body == jsonBody && len(x.rc.PostBody()) > 0 && !httpapi.IsJSON(string(h.ContentType())) {
 		return &httpapi.Failure{
@@ -199,7 +142,7 @@ func (s *Server) locate(h *fasthttp.RequestHeader, x *exchange) (err error) {
 	path, query := httpapi.Split(string(h.RequestURI()))
 	r, id, allowed := s.table.find(string(h.Method()), path)
 	if x.cfg.Token != "" && (r == nil || !r.public) && !httpapi.BearerIs(h.PeekAll(fasthttp.HeaderAuthorization), x.cfg.Token) {
-		return unauthorised()
+		return apiserver.Unauthorised("selection.token_file")
 	}
 	switch {
 	case r == nil && allowed != nil:
@@ -211,11 +154,7 @@ func (s *Server) locate(h *fasthttp.RequestHeader, x *exchange) (err error) {
 		return &httpapi.Failure{Code: httpapi.CodeNotFound, Message: "route not found", Details: httpapi.Details{Step: "route"}}
 	}
 	x.route, x.id = r, id
-	names := make([]string, 0, len(r.query))
-	for _, p := range r.query {
-		names = append(names, p.name)
-	}
-	x.query, err = httpapi.ParseQuery(query, names)
+	x.query, err = httpapi.ParseQuery(query, r.queryNames())
 	return err
 }
 
@@ -237,19 +176,3 @@ func (x *exchange) write(status int, body []byte) {
 }
 
 const contentJSON = "application/json"
-
-func answerFailure(rc *fasthttp.RequestCtx, f *httpapi.Failure) {
-	rc.Response.Reset()
-	rc.SetStatusCode(f.HTTPStatus())
-	rc.SetContentType(contentJSON)
-	rc.SetBody(f.Body())
-	switch {
-	case f.Code == httpapi.CodeUnauthorized:
-		rc.Response.Header.Set(fasthttp.HeaderWWWAuthenticate, `Bearer realm="routerd selection"`)
-	case f.Status == fasthttp.StatusMethodNotAllowed:
-		rc.Response.Header.Set(fasthttp.HeaderAllow, f.Details.Allowed)
-	}
-	if f.RetryAfter > 0 {
-		rc.Response.Header.Set(fasthttp.HeaderRetryAfter, strconv.FormatFloat(math.Ceil(f.RetryAfter.Seconds()), 'f', 0, 64))
-	}
-}

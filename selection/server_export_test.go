@@ -3,6 +3,8 @@ package selection
 import (
 	"regexp"
 	"time"
+
+	"github.com/routerd/routerd/internal/apiserver"
 )
 
 // RouteInfo is a row of the table.
@@ -27,7 +29,7 @@ var parameter = regexp.MustCompile(`\{[a-z]+\}`)
 func (r RouteInfo) Path() string { return parameter.ReplaceAllString(r.Pattern, "1") }
 
 // SetReadTimeout says how long a request may take to arrive whole, before Serve.
-func (s *Server) SetReadTimeout(d time.Duration) { s.http.ReadTimeout = d }
+func (s *Server) SetReadTimeout(d time.Duration) { s.server = apiserver.New(s.api(d)) }
 
 // Classify is the answer to an error, as status and body.
 func Classify(err error) (status int, body string, retryAfter time.Duration) {

@@ -53,6 +53,15 @@ func (t *table) find(method, path string) (r *route, id string, allowed []string
 	return nil, "", allowed
 }
 
+// queryNames are the names of the parameters that the route knows.
+func (r *route) queryNames() []string {
+	var names []string
+	for _, p := range r.query {
+		names = append(names, p.name)
+	}
+	return names
+}
+
 // takes tells whether a route answers a method; HEAD is GET without its body.
 func (r *route) takes(method string) bool {
 	return r.method == method || method == fasthttp.MethodHead && r.method == fasthttp.MethodGet

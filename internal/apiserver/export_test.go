@@ -1,0 +1,4 @@
+package apiserver
+
+// ParseFailure is parseFailure.
+var ParseFailure = parseFailure
