@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
-	"runtime/debug"
 
 	"github.com/valyala/fasthttp"
 
@@ -68,13 +67,7 @@ func (s *Server) handle(ctx context.Context, rc *fasthttp.RequestCtx) {
 }
 
 func (s *Server) call(ctx context.Context, x *exchange) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			// The value is not logged: it can hold anything.
-			s.log.Error("admin handler panicked", slog.String("panic", fmt.Sprintf("%T", p)), slog.String("stack", string(debug.Stack())))
-			err = httpapi.Internal()
-		}
-	}()
+	defer apiserver.Recover(s.log, &err)
 	h := &x.rc.Request.Header
 	if err := s.locate(h, x); err != nil {
 		return err

@@ -7,7 +7,8 @@
 // Invariants: a list with a repeated id, name or endpoint changes nothing; a
 // worker belongs to the source that brought it first; a worker that cannot be
 // routed to yet, also because its record says too little, is listed as incomplete
-// with its reasons and tried again with growing pauses; a source that is lost keeps its last list.
+// with its reasons and tried again with growing pauses; a source that is lost keeps
+// its last list.
 //
 // Run owns the goroutines that retry; Bring and Apply own theirs and wait for
 // them. No lock is held while an engine is asked or a partition is prepared, so

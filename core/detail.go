@@ -52,9 +52,12 @@ func (a *attempt) detail(p *Partition, m *member, row int) *Detail {
 		return nil
 	}
 	d := &Detail{
-		Sequences: slices.Clone(a.sequences), Ranks: a.beside,
+		Ranks:          a.beside,
 		UncachedTokens: a.tokens - int(a.cached(row, p.blockSize)), DecodeBlocks: a.decodeBlocks(row, p.blockSize),
 		PrefillTokens: a.loads[row].PrefillTokens, MaxBatchedTokens: m.record.MaxBatchedTokens, TotalKVBlocks: m.record.TotalKVBlocks,
+	}
+	if a.req.Kind == Book {
+		d.Sequences = slices.Clone(a.sequences)
 	}
 	busy := &p.class(a).Busy
 	if prefill := (queue.Busy{PrefillTokens: busy.PrefillTokens, PrefillFraction: busy.PrefillFraction}); prefill.Enabled() {

@@ -46,7 +46,11 @@ func TestDetailIsWhatTheChoiceWasExpectedToBring(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d := cmp.Diff(want, sel.Detail); d != "" {
+		this := *want
+		if req.Kind != core.Book {
+			this.Sequences = nil // only a booking counts by them
+		}
+		if d := cmp.Diff(&this, sel.Detail); d != "" {
 			t.Errorf("%s %s: %s", req.Kind, req.Class, d)
 		}
 		if sel.Overlap != want.Ranks[0].Overlap {

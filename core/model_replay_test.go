@@ -109,39 +109,18 @@ func parseStep(line string) (s modelStep, err error) {
 
 // set sets a field by the name that String gives it.
 func (a *modelAsk) set(name, value string) (err error) {
-	switch name {
-	case "class":
-		a.class = value
-	case "session":
-		a.session = value
-	case "pin":
-		a.pin = value
-	case "allow":
-		a.allow = value
-	case "exclude":
-		a.exclude = value
-	case "adapter":
-		a.adapter = value
-	case "prompt":
-		a.letters = value
-	case "tail":
-		a.tail, err = strconv.Atoi(value)
-	case "priority":
-		a.priority, err = strconv.Atoi(value)
-	case "times":
-		a.times, err = strconv.Atoi(value)
-	case "rank":
-		a.rank, err = strconv.Atoi(value)
-	case "id":
-		a.id, err = strconv.Atoi(value)
-	case "leased":
-		a.leased, err = strconv.ParseBool(value)
-	case "again":
-		a.again, err = strconv.ParseBool(value)
-	case "keen":
-		a.keen, err = strconv.ParseBool(value)
-	case "explicit":
-		a.explicit, err = strconv.ParseBool(value)
+	texts := map[string]*string{
+		"class": &a.class, "session": &a.session, "pin": &a.pin, "allow": &a.allow, "exclude": &a.exclude, "adapter": &a.adapter, "prompt": &a.letters,
+	}
+	numbers := map[string]*int{"tail": &a.tail, "priority": &a.priority, "times": &a.times, "rank": &a.rank, "id": &a.id}
+	flags := map[string]*bool{"leased": &a.leased, "again": &a.again, "keen": &a.keen, "explicit": &a.explicit}
+	switch {
+	case texts[name] != nil:
+		*texts[name] = value
+	case numbers[name] != nil:
+		*numbers[name], err = strconv.Atoi(value)
+	case flags[name] != nil:
+		*flags[name], err = strconv.ParseBool(value)
 	default:
 		err = fmt.Errorf("no field %q", name)
 	}

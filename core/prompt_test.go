@@ -18,10 +18,11 @@ import (
 // sequencesOf are the hashes by which load counts a prompt.
 func sequencesOf(t *testing.T, w *world, p core.Prompt) []kvcache.SequenceHash {
 	t.Helper()
-	sel, err := w.Select(t.Context(), &core.Request{Kind: core.Query, Partition: model("m1"), Prompt: p, Detail: true})
+	sel, err := w.Select(t.Context(), &core.Request{Kind: core.Book, Partition: model("m1"), Prompt: p, Detail: true})
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer sel.Reservation.Release(completed)
 	return sel.Detail.Sequences
 }
 
@@ -188,7 +189,7 @@ func TestHashesWithoutReuseAreSharedWithNobody(t *testing.T) {
 	seen := map[kvcache.SequenceHash]bool{}
 	for range 2 {
 		sel, err := w.Select(t.Context(), &core.Request{
-			Kind: core.Query, Partition: model("m1"), Prompt: core.Prompt{Tokens: prompt('A', 64)}, Detail: true, AssumeReuse: new(false), Seed: new(uint64(1)),
+			Kind: core.Book, Partition: model("m1"), Prompt: core.Prompt{Tokens: prompt('A', 64)}, Detail: true, AssumeReuse: new(false), Seed: new(uint64(1)),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -196,6 +197,7 @@ func TestHashesWithoutReuseAreSharedWithNobody(t *testing.T) {
 		for _, h := range sel.Detail.Sequences {
 			seen[h] = true
 		}
+		sel.Reservation.Release(completed)
 	}
 	if len(seen) != 8 {
 		t.Errorf("%d different hashes; want 8", len(seen))

@@ -44,7 +44,8 @@ type Selection struct {
 
 // Detail is what a choice was expected to bring when it was made.
 type Detail struct {
-	// Sequences are the prompt's sequence hashes, by which load counts its blocks.
+	// Sequences are the prompt's sequence hashes, by which load counts the blocks of a
+	// booking; nil for what books nothing.
 	Sequences []kvcache.SequenceHash
 	// Ranks is what each rank of the chosen worker holds of the prompt.
 	Ranks []RankOverlap

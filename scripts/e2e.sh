@@ -11,14 +11,7 @@ readonly requirements=test/e2e/requirements.txt
 
 scripts/deps.sh e2e
 
-# One environment for each content of the requirements file, so that a change makes a new one.
-venv=.cache/venv-$(sha256sum "$requirements" | cut -c1-12)
-if [[ ! -f $venv/complete ]]; then
-	rm -rf "$venv"
-	python3 -m venv "$venv"
-	"$venv/bin/pip" install --quiet --disable-pip-version-check -r "$requirements"
-	touch "$venv/complete"
-fi
+venv=$(scripts/venv.sh "$requirements")
 
 mapfile -t packages < <(grep -rlE --include='*_test.go' --exclude-dir=.cache --exclude-dir=.git \
 	"^//go:build .*\b${tags##*,}\b" . | xargs -r dirname | sort -u)
@@ -31,7 +24,7 @@ if [[ ${tags##*,} == soak ]]; then EXAMPLES=300 scripts/schemathesis.sh; else EX
 
 export ROUTERD_BIN=$PWD/bin/routerd
 export ROUTERD_PLUGINS=$PWD/dist/plugins
-export ROUTERD_PYTHON=$PWD/$venv/bin/python
+export ROUTERD_PYTHON=$venv/bin/python
 
 echo "e2e: ${packages[*]}"
 # One package at a time: these tests measure times.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
-	"runtime/debug"
 	"strings"
 	"time"
 
@@ -98,13 +97,7 @@ func (s *Server) deliver(x *exchange, err error) error {
 }
 
 func (s *Server) call(x *exchange) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			// The value is not logged: it can hold anything.
-			s.log.Error("handler of the selection service panicked", slog.String("panic", fmt.Sprintf("%T", p)), slog.String("stack", string(debug.Stack())))
-			err = httpapi.Internal()
-		}
-	}()
+	defer apiserver.Recover(s.log, &err)
 	h := &x.rc.Request.Header
 	if err := s.locate(h, x); err != nil {
 		return err

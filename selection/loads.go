@@ -36,15 +36,11 @@ func (s *Server) loads(_ context.Context, x *exchange) error {
 
 // potentialLoads shows what the loads would be with a prompt.
 func (s *Server) potentialLoads(ctx context.Context, x *exchange) error {
-	b, err := s.bodies.read(x.rc.PostBody(), lookupSet)
+	b, q, err := s.lookUp(x)
 	if err != nil {
 		return err
 	}
 	defer s.bodies.done(b)
-	q, err := b.lookup()
-	if err != nil {
-		return err
-	}
 	loads, err := s.parts.Core.PotentialLoads(ctx, &q)
 	if err != nil {
 		return s.inDynamosWords(err, b)

@@ -13,15 +13,11 @@ import (
 // overlapScores shows what each rank holds of a prompt, and what the shared cache
 // does.
 func (s *Server) overlapScores(ctx context.Context, x *exchange) error {
-	b, err := s.bodies.read(x.rc.PostBody(), lookupSet)
+	b, q, err := s.lookUp(x)
 	if err != nil {
 		return err
 	}
 	defer s.bodies.done(b)
-	q, err := b.lookup()
-	if err != nil {
-		return err
-	}
 	report, err := s.parts.Core.Overlaps(ctx, &q)
 	if err != nil {
 		return s.inDynamosWords(err, b)

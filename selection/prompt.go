@@ -191,10 +191,18 @@ func inWords(f field, message, allowed string) error {
 	return &httpapi.Failure{Code: httpapi.CodeInvalid, Message: message, Details: httpapi.Details{Step: "check", Item: f.name(), Allowed: allowed}}
 }
 
-// lookup is what the body asks to look at; the slices are the body's.
-func (b *body) lookup() (core.Lookup, error) {
+// lookUp reads what a request asks to look at; its slices are the body's, which the
+// caller gives back unless there is an error.
+func (s *Server) lookUp(x *exchange) (b *body, q core.Lookup, err error) {
+	if b, err = s.bodies.read(x.rc.PostBody(), lookupSet); err != nil {
+		return nil, q, err
+	}
 	p, err := b.prompt()
-	return core.Lookup{
+	if err != nil {
+		s.bodies.done(b)
+		return nil, q, err
+	}
+	return b, core.Lookup{
 		Partition: b.partition, Prompt: p, Adapter: b.adapter, AssumeReuse: b.override.assumeReuse, TrackPrefill: b.override.trackPrefill,
-	}, err
+	}, nil
 }

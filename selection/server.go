@@ -35,7 +35,7 @@ type Server struct {
 	//nolint:containedctx // the lifetime of the server, under which every call runs
 	calls  context.Context
 	cancel context.CancelCauseFunc
-	// waits ends before calls do: it is for those that may wait in the queue.
+	//nolint:containedctx // that of the calls that may wait in the queue: it ends first
 	waits   context.Context
 	leave   context.CancelCauseFunc
 	serving atomic.Bool

@@ -138,7 +138,7 @@ func workerID(text string) (fleet.WorkerID, error) {
 	return id, nil
 }
 
-// lifecycles are the words of this API.
+// lifecycleOf is the word of this API for a lifecycle.
 func lifecycleOf(l core.Lifecycle) string {
 	switch l {
 	case core.Ready:

@@ -1,7 +1,6 @@
 // Package api is the catalog source behind the worker routes of the admin API and
-// of the selection service.
-// Its workers are kept in one file and survive a crash at any point: a change
-// that was answered is found again after the next start.
+// of the selection service. Its workers are kept in one file and survive a crash at
+// any point: a change that was answered is found again after the next start.
 //
 // A Source is safe for concurrent use; it starts no goroutines.
 //

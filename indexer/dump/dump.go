@@ -150,7 +150,7 @@ func (w *writer) next() {
 }
 
 func (w *writer) partition(p *Partition) {
-	w.value(p.Key.Model + ":" + p.Key.Group)
+	w.value(p.Key.String())
 	w.text(`:{"block_size":` + strconv.Itoa(p.BlockSize) + `,"events":[`)
 	var ranks []rank
 	w.number, w.comma = 0, false

@@ -17,7 +17,7 @@ import (
 	"github.com/routerd/routerd/kvcache"
 )
 
-var key = fleet.PartitionKey{Model: "a:b", Group: "g"}
+var key = fleet.PartitionKey{Model: "a:b", Group: "g:h"}
 
 // hop takes an index through a dump into a new one.
 func hop(t testing.TB, from indexer.Indexer, blockSize int) indexer.Indexer {
@@ -30,7 +30,7 @@ func hop(t testing.TB, from indexer.Indexer, blockSize int) indexer.Indexer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := got[key]
+	x := got[key.String()]
 	if x == nil || x.BlockSize != blockSize {
 		t.Fatalf("got %+v", got)
 	}
@@ -130,7 +130,7 @@ func TestADumpOfALaterVersionIsRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []indexer.Change{{Tier: kvcache.Disk, Removed: []kvcache.EngineHash{number(5)}}}
-	if diff := cmp.Diff(want, got[fleet.PartitionKey{Model: "m", Group: "g"}].Ranks[fleet.Worker{ID: 1<<64 - 1, Rank: 3}].Changes, cmp.Comparer(func(a, b kvcache.EngineHash) bool { return a == b })); diff != "" {
+	if diff := cmp.Diff(want, got["m:g"].Ranks[fleet.Worker{ID: 1<<64 - 1, Rank: 3}].Changes, cmp.Comparer(func(a, b kvcache.EngineHash) bool { return a == b })); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }

@@ -28,34 +28,25 @@ type Rank struct {
 	Rest    indexer.Rest
 }
 
-// Read reads a dump of at most so many bytes whole. It is an error if it is larger,
-// no JSON of the form, or ends early. Events of kinds that are not known are left
-// out.
-func Read(r io.Reader, most int64) (map[fleet.PartitionKey]*Index, error) {
+// Read reads a dump of at most so many bytes whole, by the partitions' names,
+// MODEL:GROUP: they are not taken apart, since either may have colons. It is an error
+// if it is larger, no JSON of the form, or ends early. Events of kinds that are not
+// known are left out.
+func Read(r io.Reader, most int64) (map[string]*Index, error) {
 	d := json.NewDecoder(&bounded{from: r, left: most})
-	out := map[fleet.PartitionKey]*Index{}
+	out := map[string]*Index{}
 	err := members(d, func(name string) error {
-		model, group, ok := cutLast(name)
-		if !ok {
+		if !strings.Contains(name, ":") {
 			return fmt.Errorf("partition %.80q: the name is not MODEL:GROUP", name)
 		}
 		x := &Index{Ranks: map[fleet.Worker]*Rank{}}
-		out[fleet.PartitionKey{Model: model, Group: group}] = x
+		out[name] = x
 		return x.read(d)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read dump: %w", err)
 	}
 	return out, nil
-}
-
-// cutLast cuts at the last colon: groups have none in practice, models may.
-func cutLast(name string) (model, group string, ok bool) {
-	i := strings.LastIndexByte(name, ':')
-	if i < 0 {
-		return "", "", false
-	}
-	return name[:i], name[i+1:], true
 }
 
 // bounded fails once more than allowed was read.

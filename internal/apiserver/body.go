@@ -2,8 +2,11 @@ package apiserver
 
 import (
 	"errors"
+	"fmt"
+	"log/slog"
 	"math"
 	"net"
+	"runtime/debug"
 	"strconv"
 
 	"github.com/valyala/fasthttp"
@@ -118,6 +121,15 @@ func (s *Server) Refuse(rc *fasthttp.RequestCtx, f *httpapi.Failure) {
 	}
 	if f.RetryAfter > 0 {
 		h.Set(fasthttp.HeaderRetryAfter, strconv.FormatFloat(math.Ceil(f.RetryAfter.Seconds()), 'f', 0, 64))
+	}
+}
+
+// Recover makes a handler's panic its error, where it is deferred, and logs the
+// panic's type and the stack. The value is not logged: it can hold anything.
+func Recover(log *slog.Logger, err *error) {
+	if p := recover(); p != nil {
+		log.Error("handler panicked", slog.String("panic", fmt.Sprintf("%T", p)), slog.String("stack", string(debug.Stack())))
+		*err = httpapi.Internal()
 	}
 }
 

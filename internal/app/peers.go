@@ -40,11 +40,11 @@ const (
 type warmth struct {
 	mu    sync.Mutex // guards all
 	log   *slog.Logger
-	parts map[fleet.PartitionKey]*dump.Index
-	end   *time.Timer // drops parts, which may be large
+	parts map[string]*dump.Index // by partition
+	end   *time.Timer            // drops parts, which may be large
 }
 
-func (w *warmth) fill(parts map[fleet.PartitionKey]*dump.Index, log *slog.Logger) {
+func (w *warmth) fill(parts map[string]*dump.Index, log *slog.Logger) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.parts, w.log = parts, log
@@ -66,7 +66,7 @@ func (w *warmth) drop() {
 func (w *warmth) take(key fleet.PartitionKey, rank fleet.Worker, blockSize int) (r *dump.Rank, log *slog.Logger) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	x := w.parts[key]
+	x := w.parts[key.String()]
 	if x == nil || x.BlockSize != blockSize {
 		return nil, nil
 	}
@@ -116,7 +116,7 @@ func askPeers(lc fx.Lifecycle, cfg config.Config, index *caches, log *slog.Logge
 }
 
 // fetchDump asks one peer.
-func fetchDump(ctx context.Context, peer, token string, limit time.Duration) (map[fleet.PartitionKey]*dump.Index, error) {
+func fetchDump(ctx context.Context, peer, token string, limit time.Duration) (map[string]*dump.Index, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	transport := &http.Transport{DisableKeepAlives: true}

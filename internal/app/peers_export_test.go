@@ -13,7 +13,7 @@ import (
 func KeptOfAPeer(d time.Duration) int {
 	key, rank := fleet.PartitionKey{Model: "m", Group: "default"}, fleet.Worker{ID: 1}
 	var w warmth
-	w.fill(map[fleet.PartitionKey]*dump.Index{key: {BlockSize: 4, Ranks: map[fleet.Worker]*dump.Rank{rank: {}}}}, slog.New(slog.DiscardHandler))
+	w.fill(map[string]*dump.Index{key.String(): {BlockSize: 4, Ranks: map[fleet.Worker]*dump.Rank{rank: {}}}}, slog.New(slog.DiscardHandler))
 	defer w.drop()
 	<-time.After(d)
 	w.mu.Lock()

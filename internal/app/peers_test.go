@@ -42,21 +42,11 @@ func warmConfig(t *testing.T, blockSize int, peers ...string) config.Config {
 // serviceText is what a route of the service answers.
 func serviceText(t *testing.T, a *app.App, method, path, body string) string {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, a.SelectionAddress()+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
+	status, text := callService(t, a, method, path, "", body)
+	if status != http.StatusOK {
+		t.Fatalf("status %d: %s", status, text)
 	}
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("status %d, %v: %s", resp.StatusCode, err, text)
-	}
-	return string(text)
+	return text
 }
 
 const eightTokens = `{"model_name":"m","token_ids":[1,2,3,4,5,6,7,8]}`

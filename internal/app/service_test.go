@@ -36,6 +36,13 @@ func withService(t *testing.T) config.Config {
 // askService makes a call of the selection service and returns the status.
 func askService(t *testing.T, a *app.App, method, path, token, body string) int {
 	t.Helper()
+	status, _ := callService(t, a, method, path, token, body)
+	return status
+}
+
+// callService makes a call of the selection service, over TCP or its socket.
+func callService(t *testing.T, a *app.App, method, path, token, body string) (status int, text string) {
+	t.Helper()
 	client, url := http.DefaultClient, a.SelectionAddress()
 	if socket, ok := config.SocketPath(url); ok {
 		client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -56,10 +63,11 @@ func askService(t *testing.T, a *app.App, method, path, token, body string) int 
 		t.Fatal(err)
 	}
 	defer func() { _ = resp.Body.Close() }()
-	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return resp.StatusCode
+	return resp.StatusCode, string(answer)
 }
 
 func tokenIn(t *testing.T, text string) (file string) {

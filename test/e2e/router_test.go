@@ -22,13 +22,14 @@ import (
 	"github.com/routerd/routerd/sim"
 )
 
-var readyLine = regexp.MustCompile(`^ready frontend=(\S+) admin=(\S+)$`)
+var readyLine = regexp.MustCompile(`^ready frontend=(\S+) admin=(\S+)(?: selection=(\S+))?$`)
 
 // router is a running `routerd serve`.
 type router struct {
 	t               *testing.T
 	cmd             *exec.Cmd
 	frontend, admin string
+	selection       string // as the ready line says it; empty when it is off
 	token           string
 	dataDir         string
 	log             *testkit.Log
@@ -52,15 +53,18 @@ func startRouter(t *testing.T, yaml string) *router {
 	return startRouterIn(t, t.TempDir(), yaml)
 }
 
-func startRouterIn(t *testing.T, dir, yaml string) *router {
+// startRouterIn is startRouter with a folder of its own and further flags.
+func startRouterIn(t *testing.T, dir, yaml string, flags ...string) *router {
 	t.Helper()
 	file := filepath.Join(dir, "routerd.yaml")
 	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	r := &router{t: t, dataDir: filepath.Join(dir, "data"), log: &testkit.Log{}, ended: make(chan struct{})}
-	r.cmd = exec.Command(mustEnv(t, "ROUTERD_BIN"), "serve", "-c", file, "--data_dir", r.dataDir,
-		"--frontend.listen", "127.0.0.1:0", "--admin.listen", "127.0.0.1:0")
+	r.cmd = exec.Command(mustEnv(t, "ROUTERD_BIN"), append([]string{
+		"serve", "-c", file, "--data_dir", r.dataDir,
+		"--frontend.listen", "127.0.0.1:0", "--admin.listen", "127.0.0.1:0",
+	}, flags...)...)
 	r.cmd.Env = routerEnv()
 	r.cmd.Stderr = r.log
 	out, err := r.cmd.StdoutPipe()
@@ -95,7 +99,7 @@ func startRouterIn(t *testing.T, dir, yaml string) *router {
 		if m == nil {
 			t.Fatalf("said %q, want the ready line", line)
 		}
-		r.frontend, r.admin = m[1], m[2]
+		r.frontend, r.admin, r.selection = m[1], m[2], m[3]
 	case <-r.ended:
 		t.Fatalf("ended at start:\n%s", r.log)
 	case <-time.After(60 * time.Second):

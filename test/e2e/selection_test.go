@@ -3,7 +3,6 @@
 package e2e_test
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -12,18 +11,10 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/routerd/routerd/internal/testkit"
 )
-
-var serviceLine = regexp.MustCompile(`^ready frontend=(\S+) admin=(\S+) selection=(\S+)$`)
 
 // service is a running router with its selection service. Its calls are safe for
 // concurrent use where they take no test.
@@ -43,54 +34,8 @@ func startService(t *testing.T, yaml string) *service {
 // startServiceAt is startService at an address, which may be a Unix socket.
 func startServiceAt(t *testing.T, address, yaml string) *service {
 	t.Helper()
-	dir := t.TempDir()
-	file := filepath.Join(dir, "routerd.yaml")
-	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	r := &router{t: t, dataDir: filepath.Join(dir, "data"), log: &testkit.Log{}, ended: make(chan struct{})}
-	r.cmd = exec.Command(mustEnv(t, "ROUTERD_BIN"), "serve", "-c", file, "--data_dir", r.dataDir,
-		"--frontend.listen", "127.0.0.1:0", "--admin.listen", "127.0.0.1:0", "--selection.listen", address)
-	r.cmd.Env, r.cmd.Stderr = routerEnv(), r.log
-	out, err := r.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	first := make(chan string, 1) // empty when it ended without one
-	go func() {
-		defer close(r.ended)
-		s := bufio.NewScanner(out)
-		s.Scan()
-		first <- s.Text()
-		_, _ = io.Copy(io.Discard, out)
-		_ = r.cmd.Wait()
-	}()
-	t.Cleanup(func() {
-		_ = r.cmd.Process.Kill()
-		<-r.ended
-		if t.Failed() {
-			t.Logf("the router's log:\n%s", r.log)
-		}
-	})
-	var line string
-	select {
-	case line = <-first:
-	case <-time.After(time.Minute):
-	}
-	m := serviceLine.FindStringSubmatch(line)
-	if m == nil {
-		t.Fatalf("said %q, want the ready line:\n%s", line, r.log)
-	}
-	r.frontend, r.admin = m[1], m[2]
-	token, err := os.ReadFile(filepath.Join(r.dataDir, "admin.token"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.token = strings.TrimSpace(string(token))
-	return newService(t, r, m[3])
+	r := startRouterIn(t, t.TempDir(), yaml, "--selection.listen", address)
+	return newService(t, r, r.selection)
 }
 
 // newService is a client of the service of r.

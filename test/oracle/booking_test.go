@@ -272,19 +272,36 @@ func (f *fleet) unknownPin(body map[string]any, x, y answer) string {
 	return ""
 }
 
-// book selects and reserves in one step. Where several are best, who serves is
-// pinned, so that both go on alike.
-func (f *fleet) book(ctx context.Context) error {
+// drawn is a request that the seed draws, and who would be best for it.
+type drawn struct {
+	body  map[string]any
+	wish  wish
+	rows  rows
+	among options
+}
+
+// draw draws one; nil where the services differ already.
+func (f *fleet) draw(ctx context.Context) (*drawn, error) {
 	tokens, q := f.prompt(), f.wish()
 	rows, err := f.rows(ctx, tokens)
 	if err != nil || rows == nil {
-		return err
+		return nil, err
 	}
 	body := f.withPrompt(tokens)
 	maps.Copy(body, q.fields)
-	among := f.bestOf(*rows, q, defaultWeights)
+	return &drawn{body, q, *rows, f.bestOf(*rows, q, defaultWeights)}, nil
+}
+
+// book selects and reserves in one step. Where several are best, who serves is
+// pinned, so that both go on alike.
+func (f *fleet) book(ctx context.Context) error {
+	d, err := f.draw(ctx)
+	if err != nil || d == nil {
+		return err
+	}
+	body, q, among := d.body, d.wish, d.among
 	if f.chance(25) && !q.pinned {
-		return f.bookSession(ctx, body, q, *rows)
+		return f.bookSession(ctx, body, q, d.rows)
 	}
 	if _, settled := among.only(); !settled && len(among.theirs) > 0 {
 		if err := f.choose(ctx, "POST /select", "/select", body, among); err != nil {

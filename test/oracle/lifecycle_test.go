@@ -12,14 +12,11 @@ import (
 
 // bookKept selects under an id and books that selection afterwards.
 func (f *fleet) bookKept(ctx context.Context) error {
-	tokens, q := f.prompt(), f.wish()
-	rows, err := f.rows(ctx, tokens)
-	if err != nil || rows == nil {
+	d, err := f.draw(ctx)
+	if err != nil || d == nil {
 		return err
 	}
-	body := f.withPrompt(tokens)
-	maps.Copy(body, q.fields)
-	among := f.bestOf(*rows, q, defaultWeights)
+	body, among := d.body, d.among
 	if _, settled := among.only(); !settled && len(among.theirs) > 0 {
 		f.pin(body, &among)
 	}
