@@ -17,7 +17,7 @@ func (a *attempt) candidates(v *view, p *Partition) error {
 	req := a.req
 	a.rows = a.rows[:0]
 	if len(v.rows) == 0 {
-		return unavailable(CodeNoWorkers, "model %q has no workers", p.key.Model)
+		return noWorkers(p.key)
 	}
 	if v.ready && req.Allow == nil && req.Pin == nil && req.Adapter == "" && len(req.Exclude) == 0 && req.Constraints.empty() {
 		for i := range v.rows {
@@ -179,12 +179,10 @@ func (a *attempt) allow(v *view) (pinned *member, err error) {
 	if req.Pin == nil {
 		return nil, nil
 	}
-	if req.Pin.ID != nil {
-		pinned = v.byID[*req.Pin.ID]
-	} else {
-		pinned = v.find(req.Pin.Name)
-	}
-	if pinned == nil {
+	switch pinned = v.named(req.Pin); {
+	case pinned == nil && !req.Pin.in(req.Allow), pinned != nil && !a.allowed[v.index(pinned)]:
+		return nil, &Error{Code: CodePinNotAllowed, Message: fmt.Sprintf("pinned worker %s is not in the allow-set", req.Pin), Field: "pin"}
+	case pinned == nil:
 		return nil, &Error{Code: CodePinUnknown, Message: fmt.Sprintf("pinned worker %s is not known", req.Pin), Field: "pin"}
 	}
 	if rank := req.Pin.Rank; rank != nil && !slices.Contains(pinned.record.Ranks(), *rank) {
@@ -194,10 +192,16 @@ func (a *attempt) allow(v *view) (pinned *member, err error) {
 				pinned.record.DPStart, pinned.record.DPStart+pinned.record.DPSize-1),
 		}
 	}
-	if !a.allowed[v.index(pinned)] {
-		return nil, &Error{Code: CodePinNotAllowed, Message: fmt.Sprintf("pinned worker %s is not in the allow-set", req.Pin), Field: "pin"}
-	}
 	return pinned, nil
+}
+
+// in tells whether an allow-set lists the worker that the pin names, also where
+// nobody knows it.
+func (p *Pin) in(allow []string) bool {
+	return allow == nil || slices.ContainsFunc(allow, func(s string) bool {
+		id, err := fleet.ParseWorkerID(s)
+		return s == p.Name || err == nil && p.ID != nil && id == *p.ID
+	})
 }
 
 // String is the pin's id or quoted name, without the rank.

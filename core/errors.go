@@ -98,6 +98,11 @@ func noModel(key fleet.PartitionKey) *Error {
 	return &Error{Code: CodeModelNotFound, Message: "model " + strconv.Quote(clip(key.Model, 80)) + " does not exist", Field: "model"}
 }
 
+// noWorkers says that there are none now.
+func noWorkers(key fleet.PartitionKey) *Error {
+	return unavailable(CodeNoWorkers, "model %q has no workers", key.Model)
+}
+
 func conflict(id string) *Error {
 	return &Error{Code: CodeConflict, Message: fmt.Sprintf("selection id %q is in use", clip(id, 80)), Field: "selection_id"}
 }

@@ -161,7 +161,7 @@ func (a *attempt) readyRows(v *view, p *Partition) error {
 	case len(a.rows) > 0:
 		return nil
 	case len(v.rows) == 0:
-		return unavailable(CodeNoWorkers, "model %q has no workers", p.key.Model)
+		return noWorkers(p.key)
 	case ejected:
 		return unavailable(CodeWorkersEjected, "the workers of model %q are ejected", p.key.Model)
 	}

@@ -255,6 +255,8 @@ func (m *wholeModel) reserves(s modelStep) error {
 		switch {
 		case m.parts[s.part] == nil:
 			want = core.CodeModelNotFound
+		case len(m.in(s.part)) == 0:
+			want = core.CodeNoWorkers
 		case w == nil || w.part != s.part:
 			want = core.CodePinUnknown
 		case a.rank >= w.ranks:

@@ -240,10 +240,10 @@ func (m *wholeModel) eligible(f *flight) (rows []string, code core.Code) {
 		switch {
 		case len(m.in(f.part)) == 0:
 			return nil, core.CodeNoWorkers
-		case w == nil || w.part != f.part, a.rank >= w.ranks:
-			return nil, core.CodePinUnknown
 		case a.allow != "" && a.allow != a.pin:
 			return nil, core.CodePinNotAllowed
+		case w == nil || w.part != f.part, a.rank >= w.ranks:
+			return nil, core.CodePinUnknown
 		}
 	}
 	for _, w := range m.in(f.part) {

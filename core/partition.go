@@ -182,7 +182,7 @@ func (p *Partition) lookUp(a *attempt) error {
 }
 
 // projectLoad copies load and version of every candidate and drops those that are
-// overloaded; false when the view has changed.
+// overloaded or, with an affinity target, of another worker; false when the view has changed.
 func (p *Partition) projectLoad(a *attempt) (done bool, err error) {
 	now := time.Now()
 	p.mu.Lock()
@@ -198,6 +198,7 @@ func (p *Partition) projectLoad(a *attempt) (done bool, err error) {
 		}
 	}
 	p.dropFull(a, now)
+	a.keepToTarget()
 	p.loadsOf(a, now)
 	p.noteUses(a)
 	return true, nil

@@ -208,8 +208,12 @@ func (c *SelectionCore) explicit(b *Booking, key fleet.PartitionKey) (*chosen, e
 	if p == nil {
 		return nil, noModel(key)
 	}
-	m := p.view.Load().byID[*b.Worker]
-	if m == nil {
+	v := p.view.Load()
+	m := v.byID[*b.Worker]
+	switch {
+	case len(v.rows) == 0:
+		return nil, noWorkers(key)
+	case m == nil:
 		return nil, &Error{Code: CodePinUnknown, Message: fmt.Sprintf("worker %s is not known", b.Worker), Field: fieldWorker}
 	}
 	rank := uint32(m.record.DPStart)

@@ -217,25 +217,30 @@ func (a *attempt) failedOn(target *affinity.Target) bool {
 	return false
 }
 
-// targeted finds the worker of an affinity target in the view; nil when it is
-// not known. Without a rank it is the first eligible one.
+// targeted is the rank that an affinity target leads to, nil for none: the policy
+// chooses then, among the worker's ranks where it has several.
 func (a *attempt) targeted(t *Pin) *affinity.Target {
-	m := a.view.byName[t.Name]
-	if t.ID != nil {
-		m = a.view.byID[*t.ID]
-	} else if m == nil {
-		m = a.view.find(t.Name)
-	}
-	if m == nil {
-		return nil
-	}
+	m := a.view.named(t)
 	for _, row := range a.rows {
 		r := &a.view.rows[row]
-		if r.member == m && (t.Rank == nil || *t.Rank == r.worker.Rank) {
+		if r.member == m && (t.Rank == nil && len(a.rows) == 1 || t.Rank != nil && *t.Rank == r.worker.Rank) {
 			return &affinity.Target{Worker: r.worker, Generation: m.generation}
 		}
 	}
 	return nil
+}
+
+// keepToTarget leaves the policy the ranks of the worker that an affinity target
+// without a rank names, if one of them may serve.
+func (a *attempt) keepToTarget() {
+	t := a.req.Target
+	if t == nil || t.Rank != nil {
+		return
+	}
+	m := a.view.named(t)
+	if slices.ContainsFunc(a.rows, func(row int32) bool { return a.view.rows[row].member == m }) {
+		a.dropRows(func(r *viewRow) bool { return r.member != m })
+	}
 }
 
 // followsSession tells whether the session's worker is the choice, without the

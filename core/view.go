@@ -152,6 +152,15 @@ func (v *view) find(s string) *member {
 	return v.byID[id]
 }
 
+// named is the worker that a pin or an affinity target names; nil when it is not
+// known.
+func (v *view) named(p *Pin) *member {
+	if p.ID != nil {
+		return v.byID[*p.ID]
+	}
+	return v.find(p.Name)
+}
+
 // workerColumn is a worker id as a float64: itself where that is exact and not
 // 0, else the id of its decimal text.
 func workerColumn(id fleet.WorkerID) float64 {

@@ -43,7 +43,14 @@ type partitionFields struct {
 	RoutingGroup *string `json:"routing_group,omitempty" api:"value"`
 }
 
+// selectBody is a selection that books nothing.
 type selectBody struct {
+	bookBody
+	Advisory bool `json:"advisory,omitempty"`
+}
+
+// bookBody is a selection that books.
+type bookBody struct {
 	SelectionID *string `json:"selection_id,omitempty"`
 	partitionFields
 	promptFields
@@ -57,7 +64,6 @@ type selectBody struct {
 	PinnedWorker         *pinFields       `json:"pinned_worker,omitempty"`
 	AllowedWorkerIDs     []fleet.WorkerID `json:"allowed_worker_ids,omitempty"`
 	RoutingConstraints   *constraints     `json:"routing_constraints,omitempty" api:"value"`
-	Advisory             bool             `json:"advisory,omitempty"`
 }
 
 // configOverride are settings of the policy, and how the request counts as load.
@@ -199,6 +205,11 @@ type workerBody struct {
 	WorkerID *uint64 `json:"worker_id" api:"required"`
 	partitionFields
 	workerFields
+	// Of these null is no way to leave them out.
+	KvEventsEndpoints                map[uint32]string `json:"kv_events_endpoints,omitempty" api:"value"`
+	Taints                           []string          `json:"taints,omitempty" api:"value"`
+	TopologyDomains                  map[string]string `json:"topology_domains,omitempty" api:"value"`
+	RouterHintSourceControlEndpoints map[uint32]string `json:"router_hint_source_control_endpoints,omitempty" api:"value"`
 }
 
 type workerPatch struct {

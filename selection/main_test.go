@@ -296,7 +296,8 @@ func (deaf) Released(*core.ReleaseEvent) {}
 // noWorkers lists none and takes none.
 type noWorkers struct{}
 
-func (noWorkers) List() []selection.Worker { return nil }
+func (noWorkers) List() []selection.Worker                     { return nil }
+func (noWorkers) Find(fleet.WorkerID) (selection.Worker, bool) { return selection.Worker{}, false }
 
 func (noWorkers) Put(context.Context, fleet.Record) (selection.Worker, error) {
 	return selection.Worker{}, errors.ErrUnsupported

@@ -51,6 +51,8 @@ type Worker struct {
 type Workers interface {
 	// List gives the workers of all sources by id.
 	List() []Worker
+	// Find gives the worker of any source with that id, if there is one.
+	Find(id fleet.WorkerID) (Worker, bool)
 	// Put adds or replaces, whole, the worker with the record's id, and tells how it
 	// stands after one attempt to make it ready.
 	Put(ctx context.Context, rec fleet.Record) (Worker, error)

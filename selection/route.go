@@ -46,7 +46,7 @@ func routes() []route {
 			doc: "Says where a request should go and books nothing. With `selection_id` the decision is kept for a later `POST /reservations`. `advisory` answers at once, past the queue, with the load of the chosen rank.",
 		},
 		{
-			method: post, pattern: "/select_and_reserve", waits: true, body: jsonBody, headers: class, in: selectBody{}, out: bookedAnswer{}, status: []int{ok}, refused: []int{400, 404, 409, 422, 429, 500, 503}, handle: (*Server).doSelectAndReserve,
+			method: post, pattern: "/select_and_reserve", waits: true, body: jsonBody, headers: class, in: bookBody{}, out: bookedAnswer{}, status: []int{ok}, refused: []int{400, 404, 409, 422, 429, 500, 503}, handle: (*Server).doSelectAndReserve,
 			doc: "Selects and books in one step; without `selection_id` one is made. The session of the request is bound.",
 		},
 		{

@@ -61,7 +61,8 @@ const (
 	partitionSet fieldSet = 1<<fieldModelName | 1<<fieldRoutingGroup
 	promptSet    fieldSet = 1<<(fieldIsEagle+1) - 1<<fieldTokenIDs
 	lookupSet             = partitionSet | promptSet | 1<<fieldOverride
-	selectSet             = lookupSet | 1<<(fieldAdvisory+1) - 1<<fieldSelectionID
+	bookSet               = lookupSet | 1<<fieldAdvisory - 1<<fieldSelectionID
+	selectSet             = bookSet | 1<<fieldAdvisory
 	reserveSet            = lookupSet | 1<<fieldSelectionID | 1<<fieldExpectedOutput | 1<<fieldSessionID | 1<<fieldSessionContext |
 		1<<(fieldTrackPrefill+1) - 1<<fieldWorkerID
 	querySet       = partitionSet | 1<<fieldTokenIDs | 1<<fieldLoraName | 1<<fieldCacheSalt

@@ -33,7 +33,7 @@ func (s *Server) doSelect(ctx context.Context, x *exchange) error {
 }
 
 func (s *Server) doSelectAndReserve(ctx context.Context, x *exchange) error {
-	b, err := s.bodies.read(x.rc.PostBody(), selectSet)
+	b, err := s.bodies.read(x.rc.PostBody(), bookSet)
 	if err != nil {
 		return err
 	}

@@ -89,7 +89,7 @@ func TestRow_SelectionIDIsMadeWhenAbsent(t *testing.T) {
 	w := two(t, options{})
 	seen := map[string]bool{}
 	for range 20 {
-		id := w.post(t, "/select_and_reserve", `{"token_ids":[1],"advisory":true}`).want(t, 200).at(t, "selection_id")
+		id := w.post(t, "/select_and_reserve", `{"token_ids":[1]}`).want(t, 200).at(t, "selection_id")
 		if len(id) < 16 || seen[id] {
 			t.Fatalf("id %q", id)
 		}
@@ -190,6 +190,9 @@ func TestRow_PinnedWorker(t *testing.T) {
 		`{"dp_rank":0}`:                                          422,
 		`{"worker_id":2,"dp_rank":1},"allowed_worker_ids":[1]`:   400,
 		`{"worker_id":2,"dp_rank":1},"allowed_worker_ids":[1,2]`: 200,
+		`{"worker_id":2,"dp_rank":7},"allowed_worker_ids":[1]`:   400,
+		`{"worker_id":99,"dp_rank":0},"allowed_worker_ids":[1]`:  400,
+		`{"worker_id":99,"dp_rank":0},"allowed_worker_ids":[99]`: 404,
 		`{"worker_id":"2","dp_rank":1}`:                          200,
 		`{"worker_id":-2,"dp_rank":1}`:                           400,
 		`null`:                                                   200,
@@ -235,6 +238,35 @@ func TestRow_AffinityTarget(t *testing.T) {
 	}
 	w.post(t, "/select", `{"token_ids":[1],"affinity_target":{"worker_id":77}}`).want(t, 200)
 	w.post(t, "/select", `{"token_ids":[1],"affinity_target":{}}`).want(t, 422)
+}
+
+func TestRow_AffinityTargetWithoutARankLetsThePolicyChooseAmongItsRanks(t *testing.T) {
+	w := two(t, options{})
+	w.cache.store(t, fleet.Worker{ID: 1}, kvcache.Device, 1, 2, 3, 4)
+	w.cache.store(t, fleet.Worker{ID: 2, Rank: 1}, kvcache.Device, 1, 2, 3, 4)
+	a := w.post(t, "/select", `{"token_ids":[1,2,3,4,5],"affinity_target":{"worker_id":2}}`).want(t, 200)
+	if a.at(t, "worker_id") != "2" || a.at(t, "dp_rank") != "1" {
+		t.Errorf("got %s, want the rank that holds the prompt", a.body)
+	}
+	a = w.post(t, "/select", `{"token_ids":[1,2,3,4,5],"affinity_target":{"worker_id":2,"dp_rank":0}}`).want(t, 200)
+	if a.at(t, "worker_id") != "2" || a.at(t, "dp_rank") != "0" {
+		t.Errorf("got %s, want the rank that is named", a.body)
+	}
+}
+
+func TestRow_SelectOverlapIsTheMostThatAnyRankOfTheWorkerHolds(t *testing.T) {
+	w := two(t, options{})
+	w.cache.store(t, fleet.Worker{ID: 2}, kvcache.Device, 1, 2, 3, 4)
+	w.cache.store(t, fleet.Worker{ID: 2, Rank: 1}, kvcache.Host, 1, 2, 3, 4, 5, 6, 7, 8)
+	a := w.post(t, "/select", `{"token_ids":[1,2,3,4,5,6,7,8,9],"pinned_worker":{"worker_id":2,"dp_rank":0}}`).want(t, 200)
+	for path, want := range map[string]string{
+		"dp_rank": "0", "overlap.longest_matched": "8", "overlap.gpu": "4", "overlap.cpu": "8", "overlap.disk": "8", "overlap.dp.0": "4", "overlap.dp.1": "0",
+		"effective_prefill_tokens": "5",
+	} {
+		if got := a.at(t, path); got != want {
+			t.Errorf("%s is %s, want %s", path, got, want)
+		}
+	}
 }
 
 func TestRow_EmptyTokenIDs(t *testing.T) {

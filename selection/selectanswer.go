@@ -44,7 +44,7 @@ func appendBooked(dst []byte, sel *core.Selection, tracked bool) []byte {
 
 // appendChoice writes the fields that all selections have.
 func appendChoice(dst []byte, sel *core.Selection) []byte {
-	d, size, o := sel.Detail, int64(sel.BlockSize), sel.Overlap
+	d, size := sel.Detail, int64(sel.BlockSize)
 	dst = appendText(append(dst, `"model_name":`...), sel.Partition.Model)
 	dst = appendText(append(dst, `,"routing_group":`...), sel.Partition.Group)
 	dst = append(dst, `,"worker_id":`...)
@@ -52,9 +52,8 @@ func appendChoice(dst []byte, sel *core.Selection) []byte {
 	dst = appendCount(dst, `,"dp_rank":`, int64(sel.Worker.Rank))
 	dst = appendText(append(dst, `,"endpoint":`...), sel.Endpoint)
 	dst = appendCount(dst, `,"block_size":`, size)
-	gpu := size * int64(o.Device)
-	cpu := gpu + size*int64(o.Host)
-	disk := cpu + size*(int64(o.Disk)+int64(o.Shared))
+	gpu, cpu, disk := mostHeld(d.Ranks)
+	gpu, cpu, disk = size*gpu, size*cpu, size*disk
 	dst = appendCount(dst, `,"overlap":{"longest_matched":`, disk)
 	dst = appendCount(dst, `,"gpu":`, gpu)
 	dst = append(dst, `,"dp":{`...)
@@ -70,6 +69,19 @@ func appendChoice(dst []byte, sel *core.Selection) []byte {
 	dst = appendCount(dst, `},"effective_prefill_tokens":`, int64(d.UncachedTokens))
 	dst = appendCount(dst, `,"potential_decode_blocks":`, wholeBlocks(d.DecodeBlocks))
 	return appendTruth(dst, `,"decode_busy":`, d.DecodeBusy)
+}
+
+// mostHeld are the most blocks that a rank of the worker holds, on the device, there or
+// on the host, and anywhere: each may be another rank's.
+func mostHeld(ranks []core.RankOverlap) (device, host, all int64) {
+	for i := range ranks {
+		o := &ranks[i].Overlap
+		onDevice := int64(o.Device)
+		onHost := onDevice + int64(o.Host)
+		device, host = max(device, onDevice), max(host, onHost)
+		all = max(all, onHost+int64(o.Disk)+int64(o.Shared))
+	}
+	return device, host, all
 }
 
 func appendWorkerLoad(dst []byte, d *core.Detail) []byte {

@@ -2,6 +2,8 @@ package selection
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/fleet"
@@ -39,11 +41,24 @@ func (s *Server) inDynamosWords(err error, b *body) error {
 		return b.override.named(err)
 	}
 	if e.Field == "pin" {
+		if w, ok := s.notServing(e, b); ok {
+			return said(e, core.CodeNoCandidates, fmt.Sprintf("pinned worker %s is not schedulable: %s", w.ID, strings.Join(answerOf(&w).NotSchedulableReasons, ", ")))
+		}
 		out := *e
 		out.Field = fieldPinnedWorker.name()
 		return &out
 	}
 	return s.noWorkers(err, b.partition)
+}
+
+// notServing is the pinned worker that the core does not know, since it lacks what it
+// needs to serve its partition.
+func (s *Server) notServing(e *core.Error, b *body) (Worker, bool) {
+	if e.Code != core.CodePinUnknown || b.pin == nil || b.pin.ID == nil {
+		return Worker{}, false
+	}
+	w, ok := s.parts.Workers.Find(*b.pin.ID)
+	return w, ok && w.Partition() == b.partition.Normalised() && len(w.Reasons) > 0
 }
 
 // noWorkers says in Dynamo's words that nobody serves a partition; all else stays as
@@ -83,5 +98,5 @@ func (b *body) whichWorker() string {
 	if b.given.has(fieldWorkerID) {
 		return "schedulable worker " + b.worker.String()
 	}
-	return "the selected worker, schedulable,"
+	return "schedulable worker of the selection"
 }

@@ -33,6 +33,9 @@ func recordOf(text []byte) (fleet.Record, error) {
 	if body.WorkerID == nil {
 		return fleet.Record{}, missing("worker_id")
 	}
+	body.workerFields.KvEventsEndpoints, body.workerFields.Taints = body.KvEventsEndpoints, body.Taints
+	body.workerFields.TopologyDomains = body.TopologyDomains
+	body.workerFields.RouterHintSourceControlEndpoints = body.RouterHintSourceControlEndpoints
 	asked, err := body.asked()
 	if err != nil {
 		return fleet.Record{}, err

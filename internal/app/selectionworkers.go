@@ -32,6 +32,15 @@ func (w selectionWorkers) List() []selection.Worker {
 	return out
 }
 
+// Find gives one worker.
+func (w selectionWorkers) Find(id fleet.WorkerID) (selection.Worker, bool) {
+	v, ok := w.catalog.Worker(id.String())
+	if !ok || v.ID != id { // it is the name of another one
+		return selection.Worker{}, false
+	}
+	return selectionWorker(v), true
+}
+
 // Put adds or replaces a worker.
 func (w selectionWorkers) Put(ctx context.Context, rec fleet.Record) (selection.Worker, error) {
 	v, _, err := w.source.Put(ctx, rec)

@@ -142,6 +142,15 @@ func TestRow_WorkersWithWrongTypes(t *testing.T) {
 		{422, "taints", `{"worker_id":1,"taints":{}}`},
 		{422, "is_eagle", `{"worker_id":1,"is_eagle":1}`},
 		{422, "kv_events_endpoints", `{"worker_id":1,"kv_events_endpoints":{"x":"tcp://127.0.0.1:1"}}`},
+		{422, "taints", `{"worker_id":1,"taints":null}`},
+		{422, "taints[0]", `{"worker_id":1,"taints":[null]}`},
+		{422, "kv_events_endpoints", `{"worker_id":1,"kv_events_endpoints":null}`},
+		{422, "kv_events_endpoints.0", `{"worker_id":1,"kv_events_endpoints":{"0":null}}`},
+		{422, "topology_domains", `{"worker_id":1,"topology_domains":null}`},
+		{422, "topology_domains.zone", `{"worker_id":1,"topology_domains":{"zone":null}}`},
+		{422, "model_name", `{"worker_id":1,"model_name":null}`},
+		{422, "routing_group", `{"worker_id":1,"routing_group":null}`},
+		{422, "router_hint_source_control_endpoints", `{"worker_id":1,"router_hint_source_control_endpoints":null}`},
 		{422, "body", `[]`},
 		{400, "body", `{`},
 		{400, "body", ``},
@@ -185,6 +194,23 @@ func TestRow_WorkersOfTheLargestId(t *testing.T) {
 		wantFields(t, b.want(t, 200, patch, "/workers/"+id, `{}`), want)
 		wantFields(t, b.want(t, 200, del, "/workers/"+id, ""), map[string]any{"worker_id": json.Number(id), "lifecycle": "unschedulable"})
 	}
+}
+
+// Only who is unknown is a pin that is not found.
+func TestRow_APinToAnIncompleteWorkerFindsNobody(t *testing.T) {
+	b := newSelectionBench(t)
+	const explicit = `{"selection_id":"x","worker_id":3,"token_ids":[1]}`
+	b.want(t, 503, post, "/reservations", explicit)
+	b.want(t, 201, post, "/workers", `{"worker_id":1,`+whole+`}`)
+	b.want(t, 201, post, "/workers", `{"worker_id":3}`)
+	v := b.want(t, 503, post, "/select", `{"token_ids":[1],"pinned_worker":{"worker_id":3,"dp_rank":0}}`)
+	const want = "pinned worker 3 is not schedulable: endpoint is required, block_size must be greater than 0, kv_events endpoint is required for dp_rank 0"
+	wantFields(t, v["error"].(map[string]any), map[string]any{"code": "unavailable", "message": want})
+	b.want(t, 404, post, "/select", `{"token_ids":[1],"pinned_worker":{"worker_id":4,"dp_rank":0}}`)
+	b.want(t, 404, post, "/select", `{"token_ids":[1],"pinned_worker":{"worker_id":1,"dp_rank":1}}`)
+	b.want(t, 404, post, "/reservations", explicit)
+	b.want(t, 200, "DELETE", "/workers/1", "")
+	b.want(t, 503, post, "/reservations", explicit)
 }
 
 func TestRow_WorkersPatchCannotUnset(t *testing.T) {

@@ -67,6 +67,10 @@ func (w walker) value(t reflect.Type, path string, depth int) error {
 	if err != nil {
 		return malformed(err)
 	}
+	if tok == nil {
+		return null(t, path)
+	}
+	t = pointed(t)
 	switch tok {
 	case json.Delim('{'):
 		err = w.object(t, path, depth)
@@ -90,13 +94,24 @@ func (w walker) value(t reflect.Type, path string, depth int) error {
 	return nil
 }
 
+// null refuses it for an element of a list or a map, and for a field that has to have
+// a value: their t is no pointer. Elsewhere it leaves the field as it is.
+func null(t reflect.Type, path string) error {
+	if t == nil || t.Kind() == reflect.Pointer || t.Kind() == reflect.Interface || readsItself(t) {
+		return nil
+	}
+	return ofWrongType(path, "null", typeWord(t))
+}
+
+// readsItself tells whether a type judges its own JSON.
+func readsItself(t reflect.Type) bool {
+	return reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]())
+}
+
 // scalar refuses a text, number or truth where t is of another kind, by its value,
 // which json does not tell. What reads its JSON itself judges for itself.
 func scalar(t reflect.Type, tok json.Token, path string) error {
-	for t != nil && t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	if t == nil || t.Kind() == reflect.Interface || reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) {
+	if t == nil || t.Kind() == reflect.Interface || readsItself(t) {
 		return nil
 	}
 	var what string
@@ -108,8 +123,6 @@ func scalar(t reflect.Type, tok json.Token, path string) error {
 		what, fits = Clip(v.String())+" is a number", t.Kind() >= reflect.Int && t.Kind() <= reflect.Float64
 	case bool:
 		what, fits = strconv.FormatBool(v)+" is a truth value", t.Kind() == reflect.Bool
-	default: // null leaves the field as it is
-		return nil
 	}
 	if fits {
 		return nil
@@ -141,6 +154,9 @@ func (w walker) object(t reflect.Type, path string, depth int) error {
 			}
 		}
 		seen[key] = true
+		if fields != nil && !needsValue(t, key) {
+			of = reflect.PointerTo(of)
+		}
 		if err := w.value(of, field, depth+1); err != nil {
 			return err
 		}
@@ -151,7 +167,7 @@ func (w walker) object(t reflect.Type, path string, depth int) error {
 // FieldsOf maps the JSON names of a struct to the fields' types; nil for what
 // is no struct or reads its JSON itself.
 func FieldsOf(t reflect.Type) map[string]reflect.Type {
-	if t == nil || t.Kind() != reflect.Struct || reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) {
+	if t == nil || t.Kind() != reflect.Struct || readsItself(t) {
 		return nil
 	}
 	fields := map[string]reflect.Type{}
@@ -160,13 +176,25 @@ func FieldsOf(t reflect.Type) map[string]reflect.Type {
 		if f.Anonymous || !f.IsExported() || name == "" || name == "-" {
 			continue
 		}
-		of := f.Type
-		for of.Kind() == reflect.Pointer {
-			of = of.Elem()
-		}
-		fields[name] = of
+		fields[name] = pointed(f.Type)
 	}
 	return fields
+}
+
+// pointed is what a pointer, or a pointer to one, points to.
+func pointed(t reflect.Type) reflect.Type {
+	for t != nil && t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return t
+}
+
+// needsValue tells whether a struct's field of that JSON name is tagged to be no null.
+func needsValue(t reflect.Type, name string) bool {
+	return slices.ContainsFunc(reflect.VisibleFields(t), func(f reflect.StructField) bool {
+		is, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		return is == name && slices.Contains(strings.Split(f.Tag.Get("api"), ","), "value")
+	})
 }
 
 func ofWrongType(field, what, allowed string) *Failure {

@@ -264,7 +264,7 @@ func (f *fleet) unknownPin(body map[string]any, x, y answer) string {
 	}
 	w := f.worker(pin["worker_id"].(uint64))
 	if w == nil || !w.ready {
-		return "an unknown pin is 404: a worker that is incomplete"
+		return "" // it is known, also while it is incomplete
 	}
 	if !slices.ContainsFunc(w.ranks, func(p *publisher) bool { return p.rank == pin["dp_rank"] }) {
 		return "an unknown pin is 404: a rank that the worker has not"
