@@ -13,13 +13,17 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
+// breakerSweep is how often breakers are looked at whose cooldown may be over.
+const breakerSweep = 100 * time.Millisecond
+
 // Client sends requests to workers and keeps connections to them. It is safe
 // for concurrent use.
 type Client struct {
-	cfg      Config       // but for FirstByteTimeout, which can change
+	cfg      Config       // but for FirstByteTimeout and Breaker, which can change
 	patience atomic.Int64 // FirstByteTimeout in nanoseconds
 	dialer   net.Dialer
 	pool     pool
+	breakers breakers
 	counters counters
 	readers  sync.Pool // of *bufio.Reader, of closed connections
 }
@@ -29,6 +33,7 @@ type Client struct {
 func New(cfg Config) *Client {
 	c := &Client{cfg: cfg}
 	c.patience.Store(int64(cfg.FirstByteTimeout))
+	c.breakers.configure(cfg.Breaker)
 	c.dialer.KeepAliveConfig = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
 	c.pool = pool{maxPerHost: cfg.MaxIdlePerHost, timeout: cfg.IdleConnTimeout, counters: &c.counters, hosts: make(map[string]*host)}
 	return c
@@ -38,18 +43,45 @@ func New(cfg Config) *Client {
 // the requests that are sent from now on.
 func (c *Client) SetFirstByteTimeout(d time.Duration) { c.patience.Store(int64(d)) }
 
-// Run closes connections that have been unused for IdleConnTimeout, until ctx
-// ends; it returns nil. Without it they are closed when their worker is called
-// next, or by Close.
+// Configure puts other settings of the breakers in force; an error names the
+// field that is out of range, and nothing has changed then. An open breaker keeps
+// its cooldown; with Failures 0 all close.
+func (c *Client) Configure(cfg BreakerConfig) error {
+	if err := cfg.Validate(); err != nil {
+		return fmt.Errorf("breaker: %w", err)
+	}
+	c.breakers.configure(cfg)
+	return nil
+}
+
+// OnBreaker has fn told of each change of a breaker's state: addr is the
+// worker's Endpoint.Addr, open that it is called no more, else that it may be
+// called again, one call at a time (when the cooldown is over) or as before. The
+// reason is for operators and may hold the address. For one address fn is called
+// in the order of the changes and never twice at once; it is called from Do,
+// Configure and Run with no lock held, so it must be short. It may be set once,
+// before the first Do.
+func (c *Client) OnBreaker(fn func(addr string, open bool, reason string)) {
+	c.breakers.told.Store(&fn)
+}
+
+// Run closes connections that have been unused for IdleConnTimeout and ends the
+// cooldowns of breakers, until ctx ends; it returns nil. Without it both is done
+// when the worker is called next, and connections are closed by Close, but
+// breakers are not forgotten.
 func (c *Client) Run(ctx context.Context) error {
-	tick := time.NewTicker(max(c.cfg.IdleConnTimeout/2, 10*time.Millisecond))
-	defer tick.Stop()
+	idle := time.NewTicker(max(c.cfg.IdleConnTimeout/2, 10*time.Millisecond))
+	defer idle.Stop()
+	cooldowns := time.NewTicker(breakerSweep)
+	defer cooldowns.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case now := <-tick.C:
+		case now := <-idle.C:
 			c.pool.sweep(now.Add(-c.cfg.IdleConnTimeout))
+		case now := <-cooldowns.C:
+			c.breakers.sweep(now)
 		}
 	}
 }
@@ -72,33 +104,51 @@ func (c *Client) Close() { c.pool.close() }
 //
 // A reused connection that fails before the first byte of the answer costs
 // one resend on a new one; everything else is returned. Any status from 200 is
-// an answer, no error.
+// an answer, no error. Of a worker whose breaker is open, the error wraps
+// ErrBreakerOpen and nothing was sent.
 func (c *Client) Do(call *Call, ep Endpoint, req *fasthttp.Request, hdr *fasthttp.ResponseHeader) (*Body, error) {
+	if err := c.prepare(call, ep, req); err != nil {
+		return nil, err
+	}
+	p, err := c.breakers.enter(ep.addr)
+	if err != nil {
+		c.counters.failed[PhasePrepare].Add(1)
+		return nil, err
+	}
+	err = c.do(call, ep, req, hdr)
+	c.breakers.leave(ep.addr, p, err, hdr.StatusCode())
+	if err != nil {
+		return nil, err
+	}
+	return &call.body, nil
+}
+
+// prepare ends what was before and refuses what cannot be sent.
+func (c *Client) prepare(call *Call, ep Endpoint, req *fasthttp.Request) error {
 	_ = call.body.Close()
 	c.counters.requests.Add(1)
 	if err := c.admit(ep, req); err != nil {
 		c.counters.failed[PhasePrepare].Add(1)
-		return nil, &Error{Phase: PhasePrepare, Addr: ep.addr, Err: err}
+		return &Error{Phase: PhasePrepare, Addr: ep.addr, Err: err}
 	}
+	return nil
+}
+
+// do opens call.body.
+func (c *Client) do(call *Call, ep Endpoint, req *fasthttp.Request, hdr *fasthttp.ResponseHeader) *Error {
 	if cn := c.pool.get(ep.addr); cn != nil {
 		c.counters.reused.Add(1)
 		err := c.exchange(call, cn, ep, req, hdr)
-		if err == nil {
-			return &call.body, nil
-		}
-		if !err.stale() {
-			return nil, err
+		if err == nil || !err.stale() {
+			return err
 		}
 		c.counters.resent.Add(1)
 	}
 	cn, err := c.dial(call, ep.addr)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if err := c.exchange(call, cn, ep, req, hdr); err != nil {
-		return nil, err
-	}
-	return &call.body, nil
+	return c.exchange(call, cn, ep, req, hdr)
 }
 
 func (c *Client) admit(ep Endpoint, req *fasthttp.Request) error {

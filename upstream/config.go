@@ -28,6 +28,8 @@ type Config struct {
 	MaxIdlePerHost int
 	// ReadBuffer is the size in bytes of each connection's read buffer.
 	ReadBuffer int
+	// Breaker says when a worker that fails is called no more.
+	Breaker BreakerConfig
 }
 
 // DefaultConfig returns limits that suit text generation: the OpenAI clients'
@@ -42,6 +44,7 @@ func DefaultConfig() Config {
 		IdleConnTimeout:  4 * time.Second,
 		MaxIdlePerHost:   512,
 		ReadBuffer:       8 << 10,
+		Breaker:          DefaultBreakerConfig(),
 	}
 }
 
@@ -71,6 +74,9 @@ func (c Config) Validate() error {
 	}
 	if c.ReadBuffer < 1<<10 || c.ReadBuffer > maxHead {
 		return fmt.Errorf("read_buffer %d: must be %d to %d bytes", c.ReadBuffer, 1<<10, maxHead)
+	}
+	if err := c.Breaker.Validate(); err != nil {
+		return fmt.Errorf("breaker: %w", err)
 	}
 	return nil
 }

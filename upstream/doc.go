@@ -25,7 +25,10 @@
 //     if it reused a connection that then failed before the first byte of the
 //     answer; never after a time-out;
 //   - trailers and interim answers (1xx) are read and dropped;
-//   - errors hold no part of a request or an answer.
+//   - errors hold no part of a request or an answer;
+//   - a worker that failed several times in a row is not called until its
+//     breaker's cooldown is over, then by one call at a time; see OnBreaker.
 //
-// Lock order: pool.mu, then host.mu. Call.mu is taken alone.
+// Lock order: pool.mu, then host.mu. Call.mu, breakers.mu and breaker.mu are
+// taken alone.
 package upstream

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"syscall"
+	"time"
 )
 
 // What an Error may wrap besides the errors of the net package.
@@ -22,6 +24,9 @@ var (
 	ErrBodyTooLarge = errors.New("body of the answer too large")
 	// ErrBodyClosed is returned by a Read after Close.
 	ErrBodyClosed = errors.New("body closed")
+	// ErrBreakerOpen says that nothing was sent, because the worker has failed
+	// several times in a row: see Error.RetryAfter.
+	ErrBreakerOpen = errors.New("breaker open")
 )
 
 // Phase is the part of a call in which it failed.
@@ -56,7 +61,10 @@ type Error struct {
 	BytesRead int64  // bytes of the answer that had arrived, head included
 	Timeout   bool   // one of the configured time limits struck
 	Cancelled bool   // Call.Cancel was called
-	Err       error
+	// RetryAfter is, with ErrBreakerOpen, when the worker will be tried again; 0
+	// while a trial is under way.
+	RetryAfter time.Duration
+	Err        error
 }
 
 // Error returns phase, address and cause.
@@ -68,12 +76,38 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Err }
 
 // Retryable reports whether the request may be tried on another worker: it
-// failed on the network, not by its caller's wish, before the first byte of an
-// answer. A worker that ran into a time limit may still work on it: see
+// failed on the network or at an open breaker, not by its caller's wish, before
+// the first byte of an answer. A worker that ran into a time limit may still work on it: see
 // Timeout.
 func (e *Error) Retryable() bool {
-	return e.BytesRead == 0 && !e.Cancelled && e.Phase != PhasePrepare && e.Phase != PhaseBody
+	if e.Phase == PhasePrepare {
+		return errors.Is(e.Err, ErrBreakerOpen)
+	}
+	return e.BytesRead == 0 && !e.Cancelled && e.Phase != PhaseBody
 }
+
+// Local reports whether the call failed for want of something on this machine,
+// such as file descriptors, ports or memory: that says nothing of the worker.
+func (e *Error) Local() bool {
+	var no syscall.Errno
+	if !errors.As(e.Err, &no) {
+		return false
+	}
+	switch no {
+	case syscall.EMFILE, syscall.ENFILE, syscall.EADDRNOTAVAIL, syscall.ENOBUFS, syscall.ENOMEM:
+		return true
+	}
+	return false
+}
+
+// openError is ErrBreakerOpen with the worker's latest failure.
+type openError struct{ reason string }
+
+// Error tells both.
+func (e *openError) Error() string { return ErrBreakerOpen.Error() + " after " + e.reason }
+
+// Unwrap returns ErrBreakerOpen.
+func (e *openError) Unwrap() error { return ErrBreakerOpen }
 
 // stale reports the failure of a reused connection that may have been closed
 // by the worker before the request reached it.

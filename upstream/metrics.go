@@ -43,22 +43,25 @@ func (c *Client) Stats() Stats {
 // Register adds the client's metrics, named routerd_upstream_…, to reg. It is
 // to be called once.
 func (c *Client) Register(reg prometheus.Registerer) error {
-	return reg.Register(newMetrics(&c.counters))
+	return reg.Register(newMetrics(&c.counters, &c.breakers))
 }
 
 // metrics reads the counters when it is scraped: a request pays only for them.
 type metrics struct {
 	counters                                       *counters
+	breakers                                       *breakers
 	requests, reused, resent, dialled, cancelled   *prometheus.Desc
 	failures, timeouts, connections, idleConnected *prometheus.Desc
+	refused, changes, broken                       *prometheus.Desc
 }
 
-func newMetrics(k *counters) *metrics {
+func newMetrics(k *counters, b *breakers) *metrics {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("routerd_upstream_"+name, help, labels, nil)
 	}
 	return &metrics{
 		counters:      k,
+		breakers:      b,
 		requests:      desc("requests_total", "Requests handed to the client, each attempt counted."),
 		reused:        desc("reused_connections_total", "Requests that began on a pooled connection."),
 		resent:        desc("resends_total", "Requests sent again because a pooled connection failed before the first byte of the answer."),
@@ -68,6 +71,9 @@ func newMetrics(k *counters) *metrics {
 		timeouts:      desc("timeouts_total", "Requests that ran into a time limit, by phase.", "phase"),
 		connections:   desc("connections", "Open connections to workers."),
 		idleConnected: desc("idle_connections", "Open connections to workers that serve no request."),
+		refused:       desc("breaker_refused_total", "Requests that were not sent because their worker's breaker was open."),
+		changes:       desc("breaker_changes_total", "Changes of breakers, by the state that they led to.", "state"),
+		broken:        desc("breakers", "Workers whose breaker is open, or half open: one request at a time.", "state"),
 	}
 }
 
@@ -79,8 +85,8 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	counter := func(d *prometheus.Desc, v uint64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
 	}
-	gauge := func(d *prometheus.Desc, v int64) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v))
+	gauge := func(d *prometheus.Desc, v int64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v), labels...)
 	}
 	k := m.counters
 	counter(m.requests, k.requests.Load())
@@ -94,4 +100,12 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	gauge(m.connections, k.open.Load())
 	gauge(m.idleConnected, k.idle.Load())
+	counter(m.refused, m.breakers.refused.Load())
+	now := m.breakers.counts()
+	for s := range breakerStates {
+		counter(m.changes, m.breakers.changed[s].Load(), s.String())
+		if s != breakerClosed { // who is well has none
+			gauge(m.broken, now[s], s.String())
+		}
+	}
 }

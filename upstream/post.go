@@ -13,7 +13,9 @@ const maxAnswer = 64 << 20
 
 // Post sends a JSON body to a path of the worker whose base URL is endpoint and
 // returns the answer's status and whole body, which the caller owns. It ends
-// when ctx does.
+// when ctx does. It neither asks nor tells the worker's breaker, which is about
+// the requests of clients: what a worker says to another path is no sign of how
+// it serves those.
 func (c *Client) Post(ctx context.Context, endpoint, path string, body []byte) (status int, answer []byte, err error) {
 	ep, err := ParseEndpoint(endpoint)
 	if err != nil {
@@ -29,10 +31,13 @@ func (c *Client) Post(ctx context.Context, endpoint, path string, body []byte) (
 	var call Call
 	stop := context.AfterFunc(ctx, call.Cancel)
 	defer stop()
-	read, err := c.Do(&call, ep, req, &hdr)
-	if err != nil {
+	if err := c.prepare(&call, ep, req); err != nil {
 		return 0, nil, err
 	}
+	if err := c.do(&call, ep, req, &hdr); err != nil {
+		return 0, nil, err
+	}
+	read := &call.body
 	defer func() { _ = read.Close() }() // what was not read to its end is closed with the connection
 	answer, err = io.ReadAll(io.LimitReader(read, maxAnswer+1))
 	if err != nil {

@@ -1,0 +1,198 @@
+package upstream
+
+import (
+	"maps"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+// memoryOf is how long a breaker is kept that nobody asks for, as a multiple of
+// BreakerConfig.MaxCooldown.
+const memoryOf = 10
+
+// breakers keeps those of the workers that failed lately. While nobody has, a
+// call costs two atomic loads.
+type breakers struct {
+	cfg     atomic.Pointer[BreakerConfig] // never changed in place
+	told    atomic.Pointer[func(addr string, open bool, reason string)]
+	refused atomic.Uint64
+	changed [breakerStates]atomic.Uint64 // changes by the state that they led to
+
+	mu     sync.Mutex                          // guards changes of byAddr
+	byAddr atomic.Pointer[map[string]*breaker] // never changed in place; nil is empty
+}
+
+// of returns an address's breaker, or nil.
+func (s *breakers) of(addr string) *breaker {
+	if m := s.byAddr.Load(); m != nil {
+		return (*m)[addr]
+	}
+	return nil
+}
+
+// enter asks for the right to call addr. The error is what Do fails with.
+func (s *breakers) enter(addr string) (pass, *Error) {
+	b := s.of(addr)
+	if b == nil || s.cfg.Load().Failures == 0 {
+		return pass{}, nil
+	}
+	p, wait, reason, ok := b.enter(time.Now())
+	s.tell(b)
+	if ok {
+		return p, nil
+	}
+	s.refused.Add(1)
+	return pass{}, &Error{Phase: PhasePrepare, Addr: addr, RetryAfter: wait, Err: &openError{reason}}
+}
+
+// leave gives a pass back with what came of the call.
+func (s *breakers) leave(addr string, p pass, err *Error, status int) {
+	v := verdictOf(err, status)
+	b := s.of(addr)
+	if p.b != nil && p.b != b { // it was forgotten meanwhile
+		if p.epoch != p.b.epoch.Load() || p.trial {
+			return
+		}
+		p = pass{} // because all was well
+	}
+	if b == nil {
+		if v != verdictFailure {
+			return
+		}
+		if b = s.add(addr); b == nil {
+			return
+		}
+	}
+	reason := ""
+	if v == verdictFailure {
+		reason = reasonOf(err, status)
+	}
+	b.leave(p, v, reason, s.cfg.Load(), time.Now())
+	s.tell(b)
+}
+
+// add makes the breaker of an address, nil if there are to be none.
+func (s *breakers) add(addr string) *breaker {
+	if s.cfg.Load().Failures == 0 {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if b := s.of(addr); b != nil {
+		return b
+	}
+	b := &breaker{addr: addr, touched: time.Now()}
+	m := map[string]*breaker{}
+	if old := s.byAddr.Load(); old != nil {
+		m = maps.Clone(*old)
+	}
+	m[addr] = b
+	s.byAddr.Store(&m)
+	return b
+}
+
+// sweep lets those whose cooldown is over take trials, also if nobody calls, and
+// forgets those that are well, or that nobody has called for long.
+func (s *breakers) sweep(now time.Time) {
+	m := s.byAddr.Load()
+	if m == nil {
+		return
+	}
+	long := memoryOf * s.cfg.Load().MaxCooldown
+	var over []*breaker
+	for _, b := range *m {
+		if b.rest(now, long) {
+			over = append(over, b)
+		}
+		s.tell(b)
+	}
+	s.forget(over)
+}
+
+// forget takes breakers out of the table.
+func (s *breakers) forget(over []*breaker) {
+	if len(over) == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := maps.Clone(*s.byAddr.Load()) // they are in it: only this takes any out
+	for _, b := range over {
+		delete(m, b.addr)
+	}
+	if len(m) == 0 {
+		s.byAddr.Store(nil)
+		return
+	}
+	s.byAddr.Store(&m)
+}
+
+// configure puts another configuration in force. Without breakers, all close.
+func (s *breakers) configure(cfg BreakerConfig) {
+	s.cfg.Store(&cfg)
+	m := s.byAddr.Load()
+	if cfg.Failures > 0 || m == nil {
+		return
+	}
+	for _, b := range *m {
+		b.reset("breakers are off")
+		s.tell(b)
+	}
+}
+
+// counts tells how many breakers are in each state.
+func (s *breakers) counts() (n [breakerStates]int64) {
+	if m := s.byAddr.Load(); m != nil {
+		for _, b := range *m {
+			n[b.standing()]++
+		}
+	}
+	return n
+}
+
+// tell hands on and counts the changes of a breaker that are due.
+func (s *breakers) tell(b *breaker) {
+	b.tell(func(c change) {
+		s.changed[c.to].Add(1)
+		if fn := s.told.Load(); fn != nil {
+			(*fn)(b.addr, c.to == breakerOpen, c.reason)
+		}
+	})
+}
+
+// verdictOf judges the end of a call by its error or, without one, its status.
+func verdictOf(err *Error, status int) verdict {
+	switch {
+	case err != nil && (err.Cancelled || err.Local() || err.Phase == PhasePrepare):
+		return verdictNone
+	case err != nil:
+		return verdictFailure
+	case status < fasthttp.StatusBadRequest:
+		return verdictSuccess
+	case FailedBy(status):
+		return verdictFailure
+	}
+	return verdictNone
+}
+
+// FailedBy tells whether an answer's status says that the worker is not well: a
+// 5xx, but for 503, by which a full one refuses, and 501 and 505, which are about
+// the request.
+func FailedBy(status int) bool {
+	switch status {
+	case fasthttp.StatusNotImplemented, fasthttp.StatusServiceUnavailable, fasthttp.StatusHTTPVersionNotSupported:
+		return false
+	}
+	return status >= fasthttp.StatusInternalServerError
+}
+
+func reasonOf(err *Error, status int) string {
+	if err != nil {
+		return err.Phase.String() + ": " + err.Err.Error()
+	}
+	return "status " + strconv.Itoa(status)
+}
