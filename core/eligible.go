@@ -31,8 +31,14 @@ func (a *attempt) candidates(v *view, p *Partition) error {
 	}
 	a.placed = p.adapters.Load()
 	var ejected, excluded bool
+	var out [standings]int
 	for i := range v.rows {
-		switch r := &v.rows[i]; a.standing(r, pinned) {
+		r := &v.rows[i]
+		is := a.standing(r, pinned)
+		if r.member.lifecycle == Ready {
+			out[is]++
+		}
+		switch is {
 		case eligible:
 			a.rows = append(a.rows, int32(i))
 		case notReady:
@@ -50,7 +56,7 @@ func (a *attempt) candidates(v *view, p *Partition) error {
 	case ejected:
 		return unavailable(CodeWorkersEjected, "the workers of model %q are ejected", p.key.Model)
 	}
-	return a.nobodyReady(v, p.key.Model)
+	return a.nobodyReady(v, p.key.Model, &out)
 }
 
 // standing is whether a rank may serve a request and, if not, the first reason.
@@ -62,6 +68,7 @@ const (
 	unsuited              // by the constraints or the adapter
 	notReady              // by its lifecycle
 	failedBefore          // it has failed this request
+	standings
 )
 
 // standing tells how a row stands to the request; allow must have been called.
@@ -185,6 +192,9 @@ func (a *attempt) allow(v *view) (pinned *member, err error) {
 	case pinned == nil:
 		return nil, &Error{Code: CodePinUnknown, Message: fmt.Sprintf("pinned worker %s is not known", req.Pin), Field: "pin"}
 	}
+	if err := a.pinAgainstTarget(v, pinned); err != nil {
+		return nil, err
+	}
 	if rank := req.Pin.Rank; rank != nil && !slices.Contains(pinned.record.Ranks(), *rank) {
 		return nil, &Error{
 			Code: CodePinUnknown, Field: "pin",
@@ -193,6 +203,29 @@ func (a *attempt) allow(v *view) (pinned *member, err error) {
 		}
 	}
 	return pinned, nil
+}
+
+// pinAgainstTarget refuses a pin that contradicts the affinity target of the request,
+// where that could serve it.
+func (a *attempt) pinAgainstTarget(v *view, pinned *member) error {
+	pin, target := a.req.Pin, a.req.Target
+	if target == nil {
+		return nil
+	}
+	m := v.named(target)
+	if m == nil || !a.allowed[v.index(m)] || m.lifecycle != Ready || !a.req.Constraints.met(&m.record) ||
+		target.Rank != nil && !slices.Contains(m.record.Ranks(), *target.Rank) {
+		return nil // nothing to follow
+	}
+	switch {
+	case m != pinned:
+		return &Error{Code: CodePinNotAllowed, Field: "pin", Message: fmt.Sprintf("pinned worker %s is not the affinity target %s", pin, target)}
+	case pin.Rank != nil && target.Rank != nil && *pin.Rank != *target.Rank:
+		e := unavailable(CodeNoCandidates, "the pinned rank %d of worker %s is not the affinity target's, %d", *pin.Rank, pin, *target.Rank)
+		e.Field = "pin"
+		return e
+	}
+	return nil
 }
 
 // in tells whether an allow-set lists the worker that the pin names, also where

@@ -78,7 +78,7 @@ func (m *wholeModel) selects(s modelStep) error {
 			m.ids++
 			id = fmt.Sprintf("r%d", m.ids)
 		}
-		if a.kind == core.Query && slices.ContainsFunc(m.flying, func(f *flight) bool { return f.id == id && f.ask.kind == core.Query }) {
+		if a.kind != core.Book && slices.ContainsFunc(m.flying, func(f *flight) bool { return f.id == id && f.ask.kind != core.Book }) {
 			continue // which of them is kept is chance
 		}
 		m.asked++
@@ -431,7 +431,7 @@ func (m *wholeModel) answered(f *flight) error {
 	}
 	cached = int(f.sel.Overlap.Device)
 	switch {
-	case a.kind == core.Query && f.id != "" && w != nil:
+	case a.kind != core.Book && f.id != "" && w != nil:
 		c := &modelChoice{part: f.part, worker: w.name, rank: rank, adapter: a.adapter, excluded: a.exclude, generation: w.generation, demand: demanded(a, cached), expires: f.at.Add(modelPending)}
 		if a.pin == "" {
 			c.session = a.session

@@ -36,11 +36,11 @@ type chosen struct {
 	passed      affinity.Target // see passedBy; zero for none
 }
 
-// keepForBooking keeps what a query under a selection id has chosen. mu must be
+// keepForBooking keeps what a request under a selection id that books nothing has chosen. mu must be
 // held.
 func (p *Partition) keepForBooking(a *attempt, row int, generation uint64) {
 	req := a.req
-	if req.Kind != Query || req.SelectionID == "" {
+	if req.Kind == Book || req.SelectionID == "" {
 		return
 	}
 	c := &chosen{

@@ -83,11 +83,23 @@ func (p *Partition) gaveUp(ctx context.Context, a *attempt) error {
 	return err
 }
 
-// nobodyReady says why no worker may serve a request.
-func (a *attempt) nobodyReady(v *view, model string) *Error {
+// nobodyReady says why no worker may serve a request; out counts the ready ranks by
+// what stands against them.
+func (a *attempt) nobodyReady(v *view, model string, out *[standings]int) *Error {
 	adapter := a.req.Adapter
 	if adapter != "" && !slices.ContainsFunc(v.members, func(m *member) bool { return m.lifecycle == Ready && a.placed.serves(m, adapter) }) {
 		return unavailable(CodeNoWorkers, "adapter %q of model %q is loaded on no ready worker", clip(adapter, 80), model)
+	}
+	ruledOut := func(field, by string) *Error {
+		e := unavailable(CodeNoWorkers, "no worker of model %q is ready for this request: %s", model, by)
+		e.Field = field
+		return e
+	}
+	switch {
+	case out[unsuited] > 0 && adapter == "":
+		return ruledOut("constraints", "none of those that are ready has what it requires")
+	case out[notAllowed] > 0 && a.req.Pin == nil:
+		return ruledOut("allow", "none of those that are ready is in the allow-set")
 	}
 	return unavailable(CodeNoWorkers, "no worker of model %q is ready for this request", model)
 }

@@ -36,12 +36,9 @@ func (s *Server) reserve(ctx context.Context, x *exchange) error {
 }
 
 // booking is what the body asks to book. Without a worker that is a selection as it
-// was made, and all other fields but the session count for nothing.
+// was made, and all other fields count for nothing.
 func (b *body) booking() (*core.Booking, error) {
-	out := &core.Booking{SelectionID: b.id, Partition: b.partition, Session: b.session}
-	if b.context != nil {
-		out.Session = b.context.ID
-	}
+	out := &core.Booking{SelectionID: b.id, Partition: b.partition}
 	if !b.given.has(fieldWorkerID) {
 		return out, nil
 	}

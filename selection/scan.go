@@ -63,7 +63,7 @@ const (
 	lookupSet             = partitionSet | promptSet | 1<<fieldOverride
 	bookSet               = lookupSet | 1<<fieldAdvisory - 1<<fieldSelectionID
 	selectSet             = bookSet | 1<<fieldAdvisory
-	reserveSet            = lookupSet | 1<<fieldSelectionID | 1<<fieldExpectedOutput | 1<<fieldSessionID | 1<<fieldSessionContext |
+	reserveSet            = lookupSet | 1<<fieldSelectionID | 1<<fieldExpectedOutput |
 		1<<(fieldTrackPrefill+1) - 1<<fieldWorkerID
 	querySet       = partitionSet | 1<<fieldTokenIDs | 1<<fieldLoraName | 1<<fieldCacheSalt
 	queryByHashSet = partitionSet | 1<<fieldBlockHashes

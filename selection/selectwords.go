@@ -44,9 +44,7 @@ func (s *Server) inDynamosWords(err error, b *body) error {
 		if w, ok := s.notServing(e, b); ok {
 			return said(e, core.CodeNoCandidates, fmt.Sprintf("pinned worker %s is not schedulable: %s", w.ID, strings.Join(answerOf(&w).NotSchedulableReasons, ", ")))
 		}
-		out := *e
-		out.Field = fieldPinnedWorker.name()
-		return &out
+		return said(e, e.Code, e.Message)
 	}
 	return s.noWorkers(err, b.partition)
 }
@@ -68,6 +66,9 @@ func (s *Server) noWorkers(err error, key fleet.PartitionKey) error {
 	if !ok || e.Code != core.CodeModelNotFound && e.Code != core.CodeNoWorkers {
 		return err
 	}
+	if e.Field == "allow" || e.Field == "constraints" {
+		return said(e, e.Code, "no endpoints available to route work: "+e.Message)
+	}
 	if len(s.parts.Core.Stats().Partitions) == 0 {
 		return said(e, e.Code, "no schedulable workers are available")
 	}
@@ -82,10 +83,21 @@ func notReserved(id string, err error) error {
 	return err
 }
 
-// said is an error of the core with another code and text.
+// said is an error of the core with another code and text, and the field by its name in
+// the body.
 func said(e *core.Error, code core.Code, message string) error {
 	out := *e
 	out.Code, out.Message = code, message
+	switch e.Field {
+	case "allow":
+		out.Field = fieldAllowedWorkers.name()
+	case "constraints":
+		out.Field = fieldConstraints.name()
+	case "model":
+		out.Field = fieldModelName.name()
+	case "pin":
+		out.Field = fieldPinnedWorker.name()
+	}
 	return &out
 }
 

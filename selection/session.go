@@ -56,7 +56,7 @@ func triggerOf(raw []byte, name string) (core.Trigger, error) {
 	return 0, wrongType(name, string(raw), "user_message, tool_result, other")
 }
 
-// readAgentHeaders reads header values by name; several values of one are joined as in
+// readAgentHeaders reads header values by name, in lower case; several values of one are joined as in
 // HTTP.
 func readAgentHeaders(r *jsonscan.Reader, name string) (map[string]string, error) {
 	const allowed = "an array of texts"
@@ -65,7 +65,7 @@ func readAgentHeaders(r *jsonscan.Reader, name string) (map[string]string, error
 	}
 	headers := map[string]string{}
 	err := r.Object(func(key []byte) error {
-		header := string(key)
+		header := strings.ToLower(string(key))
 		path := name + "." + header
 		if _, twice := headers[header]; twice {
 			return repeated(path)

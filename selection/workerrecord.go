@@ -143,6 +143,7 @@ func inWordsOfTheBody(err error) error {
 		return err
 	}
 	for _, word := range [][2]string{
+		{"id", "worker_id"},
 		{"url", "endpoint"},
 		{"model", "model_name"},
 		{"group", "routing_group"},

@@ -28,7 +28,7 @@ func (s *Server) putWorker(ctx context.Context, x *exchange) error {
 func recordOf(text []byte) (fleet.Record, error) {
 	var body workerBody
 	if err := httpapi.DecodeStrict(text, &body); err != nil {
-		return fleet.Record{}, err
+		return fleet.Record{}, inWordsOfTheBody(err)
 	}
 	if body.WorkerID == nil {
 		return fleet.Record{}, missing("worker_id")
@@ -40,7 +40,7 @@ func recordOf(text []byte) (fleet.Record, error) {
 	if err != nil {
 		return fleet.Record{}, err
 	}
-	id := fleet.WorkerID(*body.WorkerID)
+	id := *body.WorkerID
 	return body.record(fleet.Record{
 		ID: id, Name: id.String(), Model: orZero(body.ModelName), Group: orZero(body.RoutingGroup),
 		RequireEvents: true, Asked: asked,

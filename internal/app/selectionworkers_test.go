@@ -130,18 +130,19 @@ func TestRow_WorkersWithWrongTypes(t *testing.T) {
 		status     int
 		item, body string
 	}{
-		{422, "worker_id", `{"worker_id":"7","endpoint":"http://h"}`},
+		{400, "worker_id", `{"worker_id":"seven","endpoint":"http://h"}`},
 		{422, "worker_id", `{"endpoint":"http://h"}`},
 		{422, "worker_id", `{"worker_id":null}`},
-		{422, "worker_id", `{"worker_id":18446744073709551616}`},
-		{422, "worker_id", `{"worker_id":-1}`},
-		{422, "worker_id", `{"worker_id":1.0}`},
+		{400, "worker_id", `{"worker_id":18446744073709551616}`},
+		{400, "worker_id", `{"worker_id":-1}`},
+		{400, "worker_id", `{"worker_id":1.0}`},
 		{422, "block_size", `{"worker_id":1,"block_size":"4"}`},
-		{422, "block_size", `{"worker_id":1,"block_size":-4}`},
-		{422, "block_size", `{"worker_id":1,"block_size":4294967296}`},
+		{400, "block_size", `{"worker_id":1,"block_size":-4}`},
+		{422, "block_size", `{"worker_id":1,"block_size":4.0}`},
+		{400, "block_size", `{"worker_id":1,"block_size":4294967296}`},
 		{422, "taints", `{"worker_id":1,"taints":{}}`},
 		{422, "is_eagle", `{"worker_id":1,"is_eagle":1}`},
-		{422, "kv_events_endpoints", `{"worker_id":1,"kv_events_endpoints":{"x":"tcp://127.0.0.1:1"}}`},
+		{400, "kv_events_endpoints.x", `{"worker_id":1,"kv_events_endpoints":{"x":"tcp://127.0.0.1:1"}}`},
 		{422, "taints", `{"worker_id":1,"taints":null}`},
 		{422, "taints[0]", `{"worker_id":1,"taints":[null]}`},
 		{422, "kv_events_endpoints", `{"worker_id":1,"kv_events_endpoints":null}`},
@@ -173,13 +174,23 @@ func TestRow_WorkersWithWrongTypes(t *testing.T) {
 		{400, "router_hint_source_control_endpoints", `{"worker_id":1,"router_hint_source_control_endpoints":{"0":"tcp://h:1"}}`},
 		{400, "kv_event_source_mode", `{"worker_id":1,"kv_event_source_mode":"state_agent_v2"}`},
 	} {
-		b.refused(t, c.status, c.item, post, "/workers", c.body)
+		failure, _ := b.want(t, c.status, post, "/workers", c.body)["error"].(map[string]any)
+		details, _ := failure["details"].(map[string]any)
+		if details["item"] != c.item {
+			t.Errorf("POST /workers %s: %v does not name %q alone", c.body, failure, c.item)
+		}
 	}
 	if _, text := b.raw(t, get, "/workers", ""); string(text) != "[]" {
 		t.Errorf("refused workers are there: %s", text)
 	}
 	v := b.want(t, 400, post, "/workers", `{"worker_id":1,"kv_event_source_mode":"xx"}`)
 	wantFields(t, v["error"].(map[string]any), map[string]any{"code": "unsupported"})
+}
+
+func TestRow_WorkerIDsMayBeTextsOfDigits(t *testing.T) {
+	b := newSelectionBench(t)
+	v := b.want(t, 201, post, "/workers", `{"worker_id":"7",`+whole+`}`)
+	wantFields(t, v, map[string]any{"worker_id": json.Number("7"), "lifecycle": "schedulable"})
 }
 
 func TestRow_WorkersOfTheLargestId(t *testing.T) {

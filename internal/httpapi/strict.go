@@ -124,10 +124,37 @@ func scalar(t reflect.Type, tok json.Token, path string) error {
 	case bool:
 		what, fits = strconv.FormatBool(v)+" is a truth value", t.Kind() == reflect.Bool
 	}
-	if fits {
-		return nil
+	if !fits {
+		return ofWrongType(orBody(path), what, typeWord(t))
 	}
-	return ofWrongType(orBody(path), what, typeWord(t))
+	if n, ok := tok.(json.Number); ok {
+		return inRange(t, n.String(), path)
+	}
+	return nil
+}
+
+// inRange refuses a whole number that a field of the type t cannot hold.
+func inRange(t reflect.Type, n, path string) error {
+	lowest, highest := "0", ""
+	var err error
+	switch kind := t.Kind(); {
+	case kind >= reflect.Int && kind <= reflect.Int64:
+		_, err = strconv.ParseInt(n, 10, t.Bits())
+		lowest, highest = strconv.FormatInt(-1<<(t.Bits()-1), 10), strconv.FormatInt(1<<(t.Bits()-1)-1, 10)
+	case kind >= reflect.Uint && kind <= reflect.Uint64:
+		_, err = strconv.ParseUint(n, 10, t.Bits())
+		if err != nil && strings.HasPrefix(n, "-") && strings.Trim(n, "-0123456789") == "" {
+			err = strconv.ErrRange
+		}
+		highest = strconv.FormatUint(1<<t.Bits()-1, 10)
+	}
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, strconv.ErrRange):
+		return &fleet.FieldError{Field: orBody(path), Value: Clip(n), Allowed: lowest + " to " + highest}
+	}
+	return ofWrongType(orBody(path), Clip(n)+" is no whole number", lowest+" to "+highest)
 }
 
 // object walks what is between the braces.
@@ -149,8 +176,10 @@ func (w walker) object(t reflect.Type, path string, depth int) error {
 			return &fleet.FieldError{Field: field, Value: Clip(key), Allowed: "the fields " + strings.Join(slices.Sorted(maps.Keys(fields)), ", ")}
 		case t != nil && t.Kind() == reflect.Map:
 			of = t.Elem()
-			if n, err := strconv.Atoi(key); t.Key().Kind() == reflect.Int && (err != nil || strconv.Itoa(n) != key) {
-				return &fleet.FieldError{Field: field, Value: Clip(key), Allowed: "a whole number without leading zeros"}
+			if kind := t.Key().Kind(); kind >= reflect.Int && kind <= reflect.Uint64 {
+				if n, err := strconv.ParseUint(key, 10, t.Key().Bits()); err != nil || strconv.FormatUint(n, 10) != key {
+					return &fleet.FieldError{Field: field, Value: Clip(key), Allowed: "a whole number from 0, without leading zeros"}
+				}
 			}
 		}
 		seen[key] = true
