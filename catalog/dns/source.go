@@ -1,0 +1,203 @@
+package dns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/routerd/routerd/catalog"
+	"github.com/routerd/routerd/fleet"
+)
+
+// anyHost begins an endpoint of the template.
+const anyHost = "tcp://*:"
+
+// Resolver asks a name server. *net.Resolver is one; with another than NewResolver's,
+// a name server that fails may look like one that knows nothing.
+type Resolver interface {
+	LookupSRV(ctx context.Context, service, proto, name string) (string, []*net.SRV, error)
+	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
+}
+
+// NewResolver asks the name server at HOST:PORT, or those of the system when it is
+// empty. Unlike the default resolver it takes no half answer, and does not go on
+// with the search list when a server fails.
+func NewResolver(server string) *net.Resolver {
+	r := &net.Resolver{PreferGo: true, StrictErrors: true}
+	if server != "" {
+		r.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, network, server)
+		}
+	}
+	return r
+}
+
+// Source is the workers of one name.
+type Source struct {
+	cfg      Config
+	resolver Resolver
+
+	mu      sync.Mutex // guards the fields below
+	known   []fleet.Record
+	empties int       // empty answers in a row
+	empty   time.Time // when the first of them came
+}
+
+var _ catalog.Source = (*Source)(nil)
+
+// New makes the source of a valid configuration. It looks nothing up.
+func New(cfg Config, r Resolver) *Source { return &Source{cfg: cfg, resolver: r} }
+
+// Name implements catalog.Source: dns: and the configured name.
+func (s *Source) Name() string { return "dns:" + s.cfg.Name }
+
+// Watch implements catalog.Source. A list that is as the one before is not given
+// again.
+func (s *Source) Watch(ctx context.Context, give func([]fleet.Record) error) error {
+	tick := time.NewTicker(s.cfg.Interval)
+	defer tick.Stop()
+	var last []fleet.Record
+	for first := true; ; first = false {
+		list, err := s.List(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if first || !slices.EqualFunc(last, list, fleet.Record.Equal) {
+			_ = give(slices.Clone(list)) // a refusal is the reconciler's to tell; the next answer may be taken
+			last = list
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// List implements catalog.Source: it looks the name up. While an empty answer is not
+// believed yet, it is the list before.
+func (s *Source) List(ctx context.Context) ([]fleet.Record, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.cfg.Timeout, fmt.Errorf("no answer within %s", s.cfg.Timeout))
+	defer cancel()
+	found, err := s.lookUp(ctx)
+	if err != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.empties = 0
+		return nil, fmt.Errorf("look up %s records of %q: %w", s.cfg.Record, s.cfg.Host, err)
+	}
+	return slices.Clone(s.believe(found, time.Now())), nil
+}
+
+// believe takes an answer over, an empty one only when it has been so for a while.
+func (s *Source) believe(found []fleet.Record, now time.Time) []fleet.Record {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(found) > 0 {
+		s.known, s.empties = found, 0
+		return found
+	}
+	s.empties++
+	if s.empties == 1 {
+		s.empty = now
+	}
+	if s.empties > 1 && now.Sub(s.empty) >= s.cfg.EmptyAfter {
+		s.known = nil
+	}
+	return s.known
+}
+
+// lookUp asks once. No workers without an error is what the name server said.
+func (s *Source) lookUp(ctx context.Context) ([]fleet.Record, error) {
+	ask := s.addresses
+	if s.cfg.Record == SRV {
+		ask = s.services
+	}
+	places, err := ask(ctx)
+	if e, ok := errors.AsType[*net.DNSError](err); ok && e.IsNotFound {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	workers := map[fleet.WorkerID]fleet.Record{}
+	for _, p := range places {
+		rec, err := s.cfg.worker(p.host, p.port)
+		if err != nil {
+			return nil, err
+		}
+		workers[rec.ID] = rec
+	}
+	return sorted(workers), nil
+}
+
+// place is where a worker listens.
+type place struct {
+	host string
+	port uint16
+}
+
+func (s *Source) services(ctx context.Context) (places []place, err error) {
+	_, records, err := s.resolver.LookupSRV(ctx, "", "", s.cfg.Host)
+	for _, r := range records {
+		if host := strings.ToLower(strings.TrimSuffix(r.Target, ".")); host != "" {
+			places = append(places, place{host, r.Port})
+		}
+	}
+	return places, err
+}
+
+func (s *Source) addresses(ctx context.Context) (places []place, err error) {
+	network := "ip4"
+	if s.cfg.Record == AAAA {
+		network = "ip6"
+	}
+	addrs, err := s.resolver.LookupNetIP(ctx, network, s.cfg.Host)
+	for _, a := range addrs {
+		places = append(places, place{a.Unmap().String(), uint16(s.cfg.Port)})
+	}
+	return places, err
+}
+
+// worker is the template at a place.
+func (c Config) worker(host string, port uint16) (fleet.Record, error) {
+	rec, at := c.Template, net.JoinHostPort(host, strconv.Itoa(int(port)))
+	rec.Name, rec.URL = at, "http://"+at
+	rec.KVEvents, rec.Replay = endpoints(c.Template.KVEvents, host), endpoints(c.Template.Replay, host)
+	return rec.Normalised()
+}
+
+// endpoints puts the host in the place of the star.
+func endpoints(template map[int]string, host string) map[int]string {
+	if template == nil {
+		return nil
+	}
+	out := make(map[int]string, len(template))
+	for rank, e := range template {
+		if port, ok := strings.CutPrefix(e, anyHost); ok {
+			e = "tcp://" + net.JoinHostPort(host, port)
+		}
+		out[rank] = e
+	}
+	return out
+}
+
+func sorted(workers map[fleet.WorkerID]fleet.Record) []fleet.Record {
+	list := make([]fleet.Record, 0, len(workers))
+	for _, rec := range workers {
+		list = append(list, rec)
+	}
+	slices.SortFunc(list, func(a, b fleet.Record) int { return strings.Compare(a.Name, b.Name) })
+	return list
+}
