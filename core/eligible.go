@@ -186,14 +186,15 @@ func (a *attempt) allow(v *view) (pinned *member, err error) {
 	if req.Pin == nil {
 		return nil, nil
 	}
-	switch pinned = v.named(req.Pin); {
+	pinned = v.named(req.Pin)
+	if err := a.pinAgainstTarget(v, pinned); err != nil {
+		return nil, err
+	}
+	switch {
 	case pinned == nil && !req.Pin.in(req.Allow), pinned != nil && !a.allowed[v.index(pinned)]:
 		return nil, &Error{Code: CodePinNotAllowed, Message: fmt.Sprintf("pinned worker %s is not in the allow-set", req.Pin), Field: "pin"}
 	case pinned == nil:
 		return nil, &Error{Code: CodePinUnknown, Message: fmt.Sprintf("pinned worker %s is not known", req.Pin), Field: "pin"}
-	}
-	if err := a.pinAgainstTarget(v, pinned); err != nil {
-		return nil, err
 	}
 	if rank := req.Pin.Rank; rank != nil && !slices.Contains(pinned.record.Ranks(), *rank) {
 		return nil, &Error{
@@ -206,7 +207,7 @@ func (a *attempt) allow(v *view) (pinned *member, err error) {
 }
 
 // pinAgainstTarget refuses a pin that contradicts the affinity target of the request,
-// where that could serve it.
+// where that could serve it. pinned is nil for a pin to nobody.
 func (a *attempt) pinAgainstTarget(v *view, pinned *member) error {
 	pin, target := a.req.Pin, a.req.Target
 	if target == nil {

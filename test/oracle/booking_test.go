@@ -61,6 +61,13 @@ func (f *fleet) wish() wish {
 		}
 		q.fields["affinity_target"] = target
 		q.allowed = func(o *worker, r int) bool { return !w.ready || o == w && (any || r == rank) }
+		if f.chance(30) { // and a pin, which may contradict it
+			led, p := q.allowed, f.anyWorker()
+			to := p.ranks[f.rng.IntN(len(p.ranks))].rank
+			q.fields["pinned_worker"] = object{"worker_id": p.id, "dp_rank": to}
+			q.pinned = true
+			q.allowed = func(o *worker, r int) bool { return o == p && r == to && led(o, r) }
+		}
 	default:
 		q = f.tainted(q)
 	}

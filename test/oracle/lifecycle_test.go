@@ -21,6 +21,9 @@ func (f *fleet) bookKept(ctx context.Context) error {
 		f.pin(body, &among)
 	}
 	f.name(body)
+	if f.chance(20) {
+		body["advisory"] = true
+	}
 	if err := f.choose(ctx, "POST /select, kept", "/select", body, among); err != nil {
 		return err
 	}
