@@ -2,10 +2,16 @@
 // of the selection service. Its workers are kept in one file and survive a crash at
 // any point: a change that was answered is found again after the next start.
 //
-// A Source is safe for concurrent use; it starts no goroutines.
+// A change is planned before it is answered, whether the Source is followed or not.
+// Who follows it calls Restore first, which leaves out what other sources claim by
+// now; the contract would have the whole list refused.
+//
+// A Source is safe for concurrent use; it starts no goroutines. Locks: Source.mu →
+// those of catalog.List.
 //
 //	src, err := api.Open(filepath.Join(dataDir, "workers.json"), reconciler)
 //	skipped, err := src.Restore(ctx)
+//	go sources.Follow(ctx, src, catalog.DefaultFollowConfig())
 //	view, created, err := src.Put(ctx, record)
 package api
 
@@ -34,10 +40,13 @@ var ErrNotFound = errors.New("no such worker")
 type Source struct {
 	file       string
 	reconciler *catalog.Reconciler
+	list       *catalog.List // hands the workers to whoever follows
 
-	mu      sync.Mutex // guards records and the file
+	mu      sync.Mutex // guards records and the file, and orders what list is set to
 	records []fleet.Record
 }
+
+var _ catalog.Source = (*Source)(nil)
 
 // stored is a worker in the file.
 type stored struct {
@@ -48,7 +57,7 @@ type stored struct {
 // Open reads the file; a missing one is an empty list. A file that cannot be
 // read is an error: nothing is lost silently.
 func Open(file string, r *catalog.Reconciler) (*Source, error) {
-	s := &Source{file: file, reconciler: r}
+	s := &Source{file: file, reconciler: r, list: catalog.NewList(Name, nil)}
 	data, err := os.ReadFile(file)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
@@ -64,8 +73,19 @@ func Open(file string, r *catalog.Reconciler) (*Source, error) {
 		k.Record.Asked = k.Asked
 		s.records = append(s.records, k.Record)
 	}
-	return s, nil
+	return s, s.list.Set(s.records)
 }
+
+// Name implements catalog.Source.
+func (s *Source) Name() string { return Name }
+
+// Watch implements catalog.Source. One at a time.
+func (s *Source) Watch(ctx context.Context, give func([]fleet.Record) error) error {
+	return s.list.Watch(ctx, give)
+}
+
+// List implements catalog.Source.
+func (s *Source) List(ctx context.Context) ([]fleet.Record, error) { return s.list.List(ctx) }
 
 // Restore hands the stored workers to the reconciler. A stored worker that
 // another source claims by now is left out and named in skipped; it goes from
@@ -91,9 +111,21 @@ func (s *Source) restore() (skipped []error, changed []fleet.WorkerID, err error
 		}
 		kept = append(kept, rec)
 	}
-	s.records = kept
-	changed, err = s.reconciler.Plan(Name, kept)
+	changed, err = s.plan(kept)
 	return skipped, changed, err
+}
+
+// plan makes a list that is durable the reconciler's: through whoever follows, and by
+// itself where nobody does; the same list twice changes nothing.
+func (s *Source) plan(next []fleet.Record) (changed []fleet.WorkerID, err error) {
+	if err := s.list.Set(next); err != nil {
+		return nil, err
+	}
+	if changed, err = s.reconciler.Plan(Name, next); err != nil {
+		return nil, errors.Join(err, s.list.Set(s.records))
+	}
+	s.records = next
+	return changed, nil
 }
 
 // Put adds or replaces a worker, whole, and returns how it stands after one
@@ -235,10 +267,9 @@ func (s *Source) replace(next []fleet.Record) error {
 	if err := s.write(next); err != nil {
 		return err
 	}
-	if _, err := s.reconciler.Plan(Name, next); err != nil {
+	if _, err := s.plan(next); err != nil {
 		return errors.Join(err, s.write(s.records))
 	}
-	s.records = next
 	return nil
 }
 
