@@ -1,0 +1,130 @@
+package scrape
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/routerd/routerd/fleet"
+)
+
+const (
+	listEvery   = 30 * time.Second // how often an engine is asked for its adapters
+	listAgain   = 2 * time.Second  // after that at the earliest, when its metrics name another
+	listsMissed = 3                // times listEvery, after which its last word counts no more
+)
+
+// adapterList is what an engine has loaded. Readers take no lock; one goroutine
+// at a time writes.
+type adapterList struct {
+	known atomic.Pointer[knownAdapters]
+	// The rest belongs to whoever asks the engine.
+	due      time.Time // when it is to be asked again
+	asked    time.Time
+	sampleAt float64  // of the newest sample that was seen in the metrics
+	added    []string // what the metrics named since the last list, which lacked it
+	denied   []string // what the list before had to be asked for and did not have
+}
+
+// knownAdapters is immutable.
+type knownAdapters struct {
+	at    time.Time // when the engine told the whole list
+	names []string  // sorted
+}
+
+// loaded is the list for a record.
+func (l *adapterList) loaded(now time.Time) ([]fleet.Adapter, bool) {
+	k := l.known.Load()
+	if k == nil || now.Sub(k.at) > listsMissed*listEvery {
+		return nil, false
+	}
+	list := make([]fleet.Adapter, len(k.names))
+	for i, name := range k.names {
+		list[i] = fleet.Adapter{Name: name}
+	}
+	return list, true
+}
+
+// listed takes over the whole list. What the metrics named and the list lacks is
+// not believed again before the next list.
+func (l *adapterList) listed(names []string, at time.Time) {
+	l.denied = slices.DeleteFunc(l.added, func(name string) bool {
+		_, found := slices.BinarySearch(names, name)
+		return found
+	})
+	l.added = nil
+	l.known.Store(&knownAdapters{at: at, names: names})
+}
+
+// next plans the question after one at now.
+func (l *adapterList) next(now time.Time) {
+	l.asked, l.due = now, now.Add(spread(listEvery, rand.Float64()))
+}
+
+// used takes over which adapters have requests, by the metrics. One that the list
+// lacks is loaded all the same if the sample is newer than the last: the list is out
+// of date and asked for soon.
+func (l *adapterList) used(s loraSample, model string) {
+	if s.at < 0 || s.at == l.sampleAt {
+		return
+	}
+	l.sampleAt = s.at
+	k := l.known.Load()
+	if k == nil {
+		return
+	}
+	names := slices.Clone(k.names)
+	for _, name := range s.names {
+		i, found := slices.BinarySearch(names, name)
+		if !found && adapterName(name, model) && len(names) < fleet.MaxAdapters && !slices.Contains(l.denied, name) {
+			names = slices.Insert(names, i, name)
+			l.added = append(l.added, name)
+		}
+	}
+	if len(names) > len(k.names) {
+		l.known.Store(&knownAdapters{at: k.at, names: names})
+		if soon := l.asked.Add(listAgain); soon.Before(l.due) {
+			l.due = soon
+		}
+	}
+}
+
+// adaptersIn reads the answer of /v1/models: the cards with a parent. Names that a
+// record of the model cannot have are left out.
+func adaptersIn(body io.Reader, model string) ([]string, error) {
+	var answer struct {
+		Data []struct {
+			ID     string  `json:"id"`
+			Parent *string `json:"parent"`
+		} `json:"data"`
+	}
+	if err := json.NewDecoder(body).Decode(&answer); err != nil {
+		return nil, fmt.Errorf("read /v1/models: %w", err)
+	}
+	names := []string{}
+	for _, card := range answer.Data {
+		if card.Parent != nil && *card.Parent != "" && adapterName(card.ID, model) {
+			names = append(names, card.ID)
+		}
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	return names[:min(len(names), fleet.MaxAdapters)], nil
+}
+
+// adapterName tells whether a record of the model can list an adapter of that name.
+func adapterName(name, model string) bool {
+	return name != "" && name != model && len(name) <= fleet.MaxNameBytes && utf8.ValidString(name) &&
+		!strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f || r == utf8.RuneError })
+}
+
+// spread is d, a fifth more or less; at is from 0 to 1.
+func spread(d time.Duration, at float64) time.Duration {
+	return time.Duration(float64(d) * (0.8 + 0.4*at))
+}

@@ -1,0 +1,96 @@
+package scrape
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/routerd/routerd/catalog"
+	"github.com/routerd/routerd/core"
+	"github.com/routerd/routerd/core/load"
+	"github.com/routerd/routerd/fleet"
+)
+
+var _ core.Load = (*Scraper)(nil)
+
+// Reconciler knows the workers.
+type Reconciler interface {
+	// Workers lists all workers.
+	Workers() []catalog.View
+	// Changed receives, or is closed, after the list has changed. It is called anew
+	// for each wait.
+	Changed() <-chan struct{}
+}
+
+// Scraper knows what engines report of their load. It is safe for concurrent use.
+type Scraper struct {
+	workers   Reconciler
+	log       *slog.Logger
+	cfg       atomic.Pointer[Config]
+	changed   chan struct{} // size 1: a full one already wakes Run
+	table     atomic.Pointer[table]
+	counters  counters
+	sockets   Sockets
+	endpoints func(catalog.View) map[int]string
+	dial      func(ctx context.Context, address string) (net.Conn, error)
+}
+
+// New makes a scraper; cfg must be valid.
+func New(cfg Config, workers Reconciler, log *slog.Logger) *Scraper {
+	var dialer net.Dialer
+	s := &Scraper{
+		workers: workers, log: log, changed: make(chan struct{}, 1), sockets: noSockets{},
+		endpoints: func(catalog.View) map[int]string { return nil },
+		dial: func(ctx context.Context, address string) (net.Conn, error) {
+			return dialer.DialContext(ctx, "tcp", address)
+		},
+	}
+	s.cfg.Store(&cfg)
+	s.table.Store(&table{})
+	return s
+}
+
+// Configure puts another configuration, a valid one, in force.
+func (s *Scraper) Configure(cfg Config) {
+	s.cfg.Store(&cfg)
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Report is the newest report of a rank, from the engine's metrics or its load
+// socket; ok is false when there is none or it is older than Config.MaxAge. It
+// takes no lock and does not allocate.
+func (s *Scraper) Report(w fleet.Worker) (load.Report, bool) {
+	r := s.table.Load().report(w)
+	if r == nil || !r.Fresh(time.Now(), s.cfg.Load().MaxAge) {
+		return load.Report{}, false
+	}
+	return *r, true
+}
+
+// AgeOf is how old the newest report of a rank is, also when it is too old for
+// Report; ok is false when there never was one.
+func (s *Scraper) AgeOf(w fleet.Worker) (age time.Duration, ok bool) {
+	r := s.table.Load().report(w)
+	if r == nil {
+		return 0, false
+	}
+	return max(time.Since(r.At), 0), true
+}
+
+// Adapters lists, by name, the adapters that the worker's engine has loaded; ok is
+// false as long as it did not tell, and when that was too long ago. The names suit
+// a record of the worker's model. They are what the engine says, those that package
+// adapters manages among them: what that tells the core counts more than a record,
+// so that a list which is half a minute old overrules nothing.
+func (s *Scraper) Adapters(id fleet.WorkerID) (loaded []fleet.Adapter, ok bool) {
+	t := (*s.table.Load())[id]
+	if t == nil {
+		return nil, false
+	}
+	return t.adapters.loaded(time.Now())
+}
