@@ -34,6 +34,7 @@ type LoadListener struct {
 	sink    func(fleet.Worker, Load)
 	metrics *loadMetrics
 	wake    chan struct{} // size 1: a full one already wakes Run
+	silence time.Duration // loadSilence
 
 	mu      sync.Mutex // guards all below
 	sources map[fleet.Worker]*loadSource
@@ -49,9 +50,11 @@ type loadSource struct {
 	endpoint string        // never changes
 	closed   chan struct{} // closed when nothing of it is handed on any more
 
-	sub     *zmq4.Socket // nil while it could not be opened
-	retryAt time.Time
-	refused string
+	sub      *zmq4.Socket  // nil while it could not be opened
+	retryAt  time.Time     // when it is tried again then
+	refused  string        // why it could not
+	since    time.Time     // of the last message that could be read, or of the start
+	patience time.Duration // how long it may be silent
 }
 
 // NewLoadListener returns a listener without registrations. It starts nothing. sink
@@ -62,7 +65,8 @@ func NewLoadListener(sink func(fleet.Worker, Load), log *slog.Logger, reg promet
 		return nil, fmt.Errorf("make load listener: %w", err)
 	}
 	return &LoadListener{
-		log: log, sink: sink, metrics: m, wake: make(chan struct{}, 1), sources: map[fleet.Worker]*loadSource{},
+		log: log, sink: sink, metrics: m, wake: make(chan struct{}, 1), silence: loadSilence,
+		sources: map[fleet.Worker]*loadSource{},
 	}, nil
 }
 

@@ -24,6 +24,11 @@ const (
 	loadPerTurn = 64
 	// maxLoadBytes is the largest load message; ZeroMQ cuts off who sends a larger one.
 	maxLoadBytes = 4 << 10
+	// loadSilence is how long a socket may be silent before it is opened anew; doubled
+	// each time in a row up to loadSilenceMax. ZeroMQ does not connect again after a
+	// message that is too large or no message at all, and tells nobody.
+	loadSilence    = 10 * time.Second
+	loadSilenceMax = 5 * time.Minute
 	// loadRetry is how long a socket that could not be opened is left alone.
 	loadRetry = time.Second
 )
@@ -83,6 +88,7 @@ func (o *loadOwner) follow() error {
 	}
 	for _, s := range fresh {
 		o.open[s] = struct{}{}
+		s.patience = o.silence
 		o.start(s)
 	}
 	o.metrics.sockets.Set(float64(len(o.open)))
@@ -91,7 +97,6 @@ func (o *loadOwner) follow() error {
 
 // start opens a source's socket, or sees to another try.
 func (o *loadOwner) start(s *loadSource) {
-	s.retryAt = time.Time{}
 	sub, err := o.connect(s.endpoint)
 	if err != nil {
 		s.retryAt = time.Now().Add(loadRetry)
@@ -101,7 +106,7 @@ func (o *loadOwner) start(s *loadSource) {
 		}
 		return
 	}
-	s.sub, s.refused = sub, ""
+	s.sub, s.refused, s.since = sub, "", time.Now()
 	o.ready[sub] = s
 	o.poller.Add(sub, zmq4.POLLIN)
 }
@@ -138,7 +143,12 @@ func (o *loadOwner) connect(endpoint string) (*zmq4.Socket, error) {
 // look reads what has come.
 func (o *loadOwner) look(now time.Time) error {
 	for s := range o.open {
-		if !s.retryAt.IsZero() && !now.Before(s.retryAt) {
+		switch {
+		case s.sub == nil && !now.Before(s.retryAt):
+			o.start(s)
+		case s.sub != nil && now.Sub(s.since) > s.patience:
+			s.patience = min(2*s.patience, loadSilenceMax)
+			o.stop(s)
 			o.start(s)
 		}
 	}
@@ -176,6 +186,7 @@ func (o *loadOwner) read(s *loadSource) {
 	}
 	if some {
 		newest.At = time.Now()
+		s.since, s.patience = newest.At, o.silence
 		o.sink(s.worker, newest)
 	}
 }
@@ -195,13 +206,19 @@ func parseLoad(frames [][]byte) (Load, error) {
 // drop closes a source.
 func (o *loadOwner) drop(s *loadSource) {
 	delete(o.open, s)
-	if s.sub != nil {
-		delete(o.ready, s.sub)
-		_ = o.poller.RemoveBySocket(s.sub) // it was added by start
-		closeSocket(s.sub)
-		s.sub = nil
-	}
+	o.stop(s)
 	close(s.closed)
+}
+
+// stop closes a source's socket, if it has one.
+func (o *loadOwner) stop(s *loadSource) {
+	if s.sub == nil {
+		return
+	}
+	delete(o.ready, s.sub)
+	_ = o.poller.RemoveBySocket(s.sub) // it was added by start
+	closeSocket(s.sub)
+	s.sub = nil
 }
 
 // close ends everything: nobody waits for it in vain.

@@ -1,0 +1,340 @@
+package zmq_test
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/ingress/wire"
+	"github.com/routerd/routerd/ingress/zmq"
+)
+
+// Payloads as msgspec 0.20 writes SGLang's LoadStat (array_like, tagged).
+const (
+	loadOfRank1 = "96a84c6f6164537461740307ce00020d00ce0004e20001"
+	loadNoRank  = "96a84c6f6164537461740307ce00020d00ce0004e200c0"
+	loadLong    = "9ba84c6f616453746174cd012cce00011170cf0000000200000000cf00000004000000000001020304cf0004000000000000"
+)
+
+func unhex(t testing.TB, text string) []byte {
+	t.Helper()
+	b, err := hex.DecodeString(text)
+	must(t, err)
+	return b
+}
+
+// stat packs a load message of running requests.
+func stat(running byte) []byte {
+	return append(append([]byte{0x96, 0xa8}, "LoadStat"...), running, 1, 2, 3, 0xc0)
+}
+
+func TestLoadMessagesOfAllFormsAreRead(t *testing.T) {
+	tag := "a8" + hex.EncodeToString([]byte("LoadStat"))
+	for _, c := range []struct {
+		name, payload string
+		want          zmq.Load
+	}{
+		{"five numbers", loadOfRank1, zmq.Load{Running: 3, Waiting: 7, Tokens: 134400, MaxTokens: 320000}},
+		{"rank unknown", loadNoRank, zmq.Load{Running: 3, Waiting: 7, Tokens: 134400, MaxTokens: 320000}},
+		{"ten numbers", loadLong, zmq.Load{Running: 300, Waiting: 70000, Tokens: 1 << 33, MaxTokens: 1 << 34}},
+		{"no rank at all", "95" + tag + "01020304", zmq.Load{Running: 1, Waiting: 2, Tokens: 3, MaxTokens: 4}},
+		{"room unknown", "95" + tag + "01020300", zmq.Load{Running: 1, Waiting: 2, Tokens: 3, MaxTokens: -1}},
+		{"nil and negative", "95" + tag + "c0ffd1ff0004", zmq.Load{Running: -1, Waiting: -1, Tokens: -1, MaxTokens: 4}},
+		{"absurd", "95" + tag + "cfffffffffffffffffcf0000010000000001cf000001000000000004", zmq.Load{Running: -1, Waiting: -1, Tokens: 1 << 40, MaxTokens: 4}},
+		{"signed forms", "95" + tag + "d001d10002d200000003d30000000000000004", zmq.Load{Running: 1, Waiting: 2, Tokens: 3, MaxTokens: 4}},
+		{"wide headers", "dd00000005d90" + "8" + hex.EncodeToString([]byte("LoadStat")) + "01020304", zmq.Load{Running: 1, Waiting: 2, Tokens: 3, MaxTokens: 4}},
+		{"16-bit header", "dc0005" + tag + "01020304", zmq.Load{Running: 1, Waiting: 2, Tokens: 3, MaxTokens: 4}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := zmq.DecodeLoad(unhex(t, c.payload))
+			must(t, err)
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestLoadMessagesThatAreNoneAreRefused(t *testing.T) {
+	tag := "a8" + hex.EncodeToString([]byte("LoadStat"))
+	for name, payload := range map[string]string{
+		"empty":          "",
+		"no array":       "81" + tag + "01",
+		"too short":      "94" + tag + "010203",
+		"another tag":    "95a8" + hex.EncodeToString([]byte("LoadStar")) + "01020304",
+		"no tag":         "950101020304",
+		"cut off":        loadOfRank1[:30],
+		"cut in tag":     "95a84c6f61",
+		"cut in header":  "dd0000",
+		"long text":      "95d9ff4c6f6164",
+		"text as number": "95" + tag + "a3616263020304",
+		"float":          "95" + tag + "cb3ff0000000000000020304",
+	} {
+		if got, err := zmq.DecodeLoad(unhex(t, payload)); !errors.Is(err, wire.ErrCorrupt) {
+			t.Errorf("%s: got %+v, %v", name, got, err)
+		}
+	}
+	for name, frames := range map[string][][]byte{
+		"two frames":    {[]byte("load"), stat(1)},
+		"four frames":   {[]byte("load"), wire.SequenceFrame(1), stat(1), nil},
+		"short number":  {[]byte("load"), {1}, stat(1)},
+		"longer topic":  {[]byte("loads"), wire.SequenceFrame(1), stat(1)},
+		"end of replay": {[]byte("load"), wire.SequenceFrame(wire.EndOfReplay), stat(1)},
+	} {
+		if got, err := zmq.ParseLoad(frames); !errors.Is(err, wire.ErrCorrupt) {
+			t.Errorf("%s: got %+v, %v", name, got, err)
+		}
+	}
+}
+
+func FuzzLoad(f *testing.F) {
+	for _, s := range []string{loadOfRank1, loadNoRank, loadLong, "", "dd", "95d9", "95a8"} {
+		f.Add(unhex(f, s))
+	}
+	f.Fuzz(func(t *testing.T, payload []byte) {
+		l, err := zmq.DecodeLoad(payload)
+		if err != nil {
+			if !errors.Is(err, wire.ErrCorrupt) {
+				t.Errorf("%v", err)
+			}
+			return
+		}
+		for _, n := range []int64{l.Running, l.Waiting, l.Tokens, l.MaxTokens} {
+			if n < -1 || n > 1<<40 {
+				t.Errorf("%+v", l)
+			}
+		}
+	})
+}
+
+// heard keeps what a load listener handed on.
+type heard struct {
+	mu   sync.Mutex // guards all below
+	last map[fleet.Worker]zmq.Load
+	n    int
+}
+
+func (h *heard) take(w fleet.Worker, l zmq.Load) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.last == nil {
+		h.last = map[fleet.Worker]zmq.Load{}
+	}
+	h.last[w] = l
+	h.n++
+}
+
+func (h *heard) running(w fleet.Worker) int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	l, ok := h.last[w]
+	if !ok {
+		return -1
+	}
+	return l.Running
+}
+
+func (h *heard) count() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.n
+}
+
+// loads runs a load listener until the test ends.
+func loads(t *testing.T, h *heard, change ...func(*zmq.LoadListener)) (*zmq.LoadListener, *prometheus.Registry) {
+	t.Helper()
+	reg := prometheus.NewRegistry()
+	l, err := zmq.NewLoadListener(h.take, slog.New(slog.DiscardHandler), reg)
+	must(t, err)
+	for _, f := range change {
+		f(l)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- l.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		select {
+		case err := <-ended:
+			must(t, err)
+		case <-time.After(patience):
+			t.Error("Run does not end")
+		}
+	})
+	return l, reg
+}
+
+func counted(t *testing.T, reg *prometheus.Registry, name string) float64 {
+	t.Helper()
+	families, err := reg.Gather()
+	must(t, err)
+	for _, f := range families {
+		if f.GetName() == name {
+			m := f.GetMetric()[0]
+			return m.GetCounter().GetValue() + m.GetGauge().GetValue()
+		}
+	}
+	t.Fatalf("no metric %s", name)
+	return 0
+}
+
+func TestTheNewestLoadOfARankIsHandedOn(t *testing.T) {
+	p, h := newPublisher(t, false), &heard{}
+	l, reg := loads(t, h)
+	must(t, l.Listen(w1, "w1", p.endpoint))
+	p.joined()
+	began := time.Now()
+	p.frames([]byte("load"), wire.SequenceFrame(0), unhex(t, loadOfRank1))
+	until(t, "the load is heard", func() bool { return h.running(w1) == 3 })
+	got := h.last[w1]
+	if diff := cmp.Diff(zmq.Load{Running: 3, Waiting: 7, Tokens: 134400, MaxTokens: 320000}, got, cmpopts.IgnoreFields(zmq.Load{}, "At")); diff != "" {
+		t.Error(diff)
+	}
+	if got.At.Before(began) {
+		t.Errorf("at %v, before it was sent", got.At)
+	}
+	for i := range 100 {
+		p.frames([]byte("load"), wire.SequenceFrame(uint64(1+i)), stat(byte(i)))
+		if i == 98 {
+			until(t, "messages were read", func() bool { return counted(t, reg, "routerd_ingress_load_messages_total") > 1 })
+		}
+	}
+	until(t, "the last one is heard", func() bool { return h.running(w1) == 99 })
+	if n := h.count(); n > 60 {
+		t.Errorf("%d handed on of 100 that came at once", n)
+	}
+}
+
+func TestHostileLoadFramesAreCountedAndTheNextIsHeard(t *testing.T) {
+	p, h := newPublisher(t, false), &heard{}
+	l, reg := loads(t, h)
+	must(t, l.Listen(w1, "w1", p.endpoint))
+	p.joined()
+	bad := [][][]byte{
+		{[]byte("load")},
+		{[]byte("load"), stat(1)},
+		{[]byte("load"), wire.SequenceFrame(0), nil},
+		{[]byte("load"), wire.SequenceFrame(0), make([]byte, 4000)},
+		{[]byte("loads"), wire.SequenceFrame(0), stat(1)},
+		{[]byte("load"), []byte("123456789"), stat(1)},
+	}
+	for i, frames := range bad {
+		p.frames(frames...)
+		until(t, "it is dropped", func() bool { return counted(t, reg, "routerd_ingress_load_dropped_total") == float64(i+1) })
+	}
+	p.frames([]byte("load"), wire.SequenceFrame(1), stat(42))
+	until(t, "the good one is heard", func() bool { return h.running(w1) == 42 })
+}
+
+func TestASilentLoadSocketIsOpenedAnew(t *testing.T) {
+	p, h := newPublisher(t, false), &heard{}
+	l, _ := loads(t, h, func(l *zmq.LoadListener) { l.SetSilence(200 * time.Millisecond) })
+	must(t, l.Listen(w1, "w1", p.endpoint))
+	p.joined()
+	p.frames([]byte("load"), wire.SequenceFrame(2), make([]byte, 1<<20)) // for which ZeroMQ gives up the connection
+	p.joined()
+	p.frames([]byte("load"), wire.SequenceFrame(3), stat(43))
+	until(t, "the one after it is heard", func() bool { return h.running(w1) == 43 })
+}
+
+func TestK14_AfterUnlistenNothingIsHandedOn(t *testing.T) {
+	p, h := newPublisher(t, false), &heard{}
+	l, reg := loads(t, h)
+	w2 := fleet.Worker{ID: 2}
+	must(t, l.Listen(w2, "w2", p.endpoint))
+	p.joined()
+	for i := range byte(20) {
+		must(t, l.Listen(w1, "w1", p.endpoint))
+		p.joined()
+		p.frames([]byte("load"), wire.SequenceFrame(0), stat(100))
+		l.Unlisten(w1)
+		p.frames([]byte("load"), wire.SequenceFrame(1), stat(i))
+		until(t, "the other has heard", func() bool { return h.running(w2) == int64(i) })
+		if got := h.running(w1); got != -1 && got != 100 {
+			t.Fatalf("message %d was handed on after Unlisten", got)
+		}
+	}
+	l.Unlisten(fleet.Worker{ID: 77})
+	l.Unlisten(w2)
+	until(t, "no socket is left", func() bool { return counted(t, reg, "routerd_ingress_load_sockets") == 0 })
+}
+
+func TestManyLoadSocketsCostNoThreads(t *testing.T) {
+	p, h := newPublisher(t, false), &heard{}
+	l, _ := loads(t, h)
+	must(t, l.Listen(w1, "w1", p.endpoint))
+	p.joined()
+	wasThreads, wasRoutines := threads(t), runtime.NumGoroutine()
+	for i := range fleet.WorkerID(200) {
+		must(t, l.Listen(fleet.Worker{ID: 100 + i}, fmt.Sprint(i), p.endpoint))
+	}
+	for range 200 {
+		p.joined()
+	}
+	p.frames([]byte("load"), wire.SequenceFrame(0), stat(9))
+	until(t, "all have heard", func() bool {
+		for i := range fleet.WorkerID(200) {
+			if h.running(fleet.Worker{ID: 100 + i}) != 9 {
+				return false
+			}
+		}
+		return true
+	})
+	if now := threads(t); now > wasThreads+20 {
+		t.Errorf("%d threads before, %d with 200 sockets", wasThreads, now)
+	}
+	if now := runtime.NumGoroutine(); now > wasRoutines+5 {
+		t.Errorf("%d goroutines before, %d with 200 sockets", wasRoutines, now)
+	}
+	for i := range fleet.WorkerID(200) {
+		l.Unlisten(fleet.Worker{ID: 100 + i})
+	}
+}
+
+func TestLoadRegistrationsAreChecked(t *testing.T) {
+	h := &heard{}
+	l, err := zmq.NewLoadListener(h.take, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	must(t, err)
+	var field *fleet.FieldError
+	if err := l.Listen(w1, "w1", "tcp://*:5561"); !errors.As(err, &field) || field.Field != "load_reports" {
+		t.Errorf("got %v", err)
+	}
+	must(t, l.Listen(w1, "w1", "tcp://127.0.0.1:1"))
+	if err := l.Listen(w1, "w1", "tcp://127.0.0.1:1"); !errors.Is(err, zmq.ErrRegistered) {
+		t.Errorf("got %v", err)
+	}
+	l.Unlisten(w1) // before Run: nothing to wait for
+	must(t, l.Listen(w1, "w1", "tcp://127.0.0.1:1"))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	must(t, l.Run(ctx))
+	if err := l.Run(t.Context()); err == nil {
+		t.Error("it ran twice")
+	}
+	if err := l.Listen(fleet.Worker{ID: 2}, "w2", "tcp://127.0.0.1:1"); !errors.Is(err, zmq.ErrEnded) {
+		t.Errorf("got %v", err)
+	}
+	l.Unlisten(w1) // after Run: nothing to wait for
+}
+
+// BenchmarkDecodeLoad reads one load message.
+func BenchmarkDecodeLoad(b *testing.B) {
+	payload := unhex(b, loadLong)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := zmq.DecodeLoad(payload); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
