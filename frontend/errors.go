@@ -177,6 +177,11 @@ func answerToWorker(e *upstream.Error) answer {
 		return answer{status: 400, kind: kindRequest, code: "invalid_http", message: "the request cannot be sent on as it is"}
 	case errors.Is(e, upstream.ErrClosed):
 		return answerTo(errDraining)
+	case errors.Is(e, upstream.ErrBreakerOpen):
+		return answer{
+			status: 503, kind: kindBusy, code: "worker_unreachable", message: "the worker has failed several times and is not called for now",
+			retryAfter: max(e.RetryAfter, retryLater),
+		}
 	case e.Timeout && e.Phase == upstream.PhaseHead:
 		return answer{status: 504, kind: kindServer, code: "worker_timeout", message: "the worker did not answer in time"}
 	case e.Phase == upstream.PhaseDial:

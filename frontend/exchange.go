@@ -44,6 +44,8 @@ type exchange struct {
 	counted    bool // among the calls, and in flight
 
 	sel       *core.Selection
+	told      bool  // what the attempt says of sel's worker
+	held      int   // attempts that an open breaker held back
 	lease     lease // of sel's booking
 	body      *upstream.Body
 	scratch   *[]byte // buffer of head, from the pool; may be nil
@@ -171,6 +173,7 @@ func (x *exchange) close() {
 	if x.sel != nil {
 		name = x.sel.Name
 	}
+	x.tellEnd(kind)
 	x.drop(kind)
 	x.s.buffers.put(x.scratch)
 	x.scratch, x.head = nil, nil

@@ -41,6 +41,9 @@ func (s *Server) forward(x *exchange, sel *core.Selection) (again bool, err erro
 	x.body, x.status = body, resp.StatusCode()
 	x.lease.answered()
 	s.heard(sel, x.status, &resp.Header)
+	if upstream.FailedBy(x.status) {
+		x.tell(ServerError)
+	}
 	x.dress(sel)
 	if x.status == fasthttp.StatusServiceUnavailable && s.mayTryOther(x) && s.budget.spend() {
 		kept, err := x.keep()
@@ -54,6 +57,7 @@ func (s *Server) forward(x *exchange, sel *core.Selection) (again bool, err erro
 		s.budget.refund()
 	}
 	if err := s.relay(x); err != nil {
+		x.tell(failureOf(err))
 		s.brokeOff(x, sel, err)
 		return false, err
 	}

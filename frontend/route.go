@@ -22,7 +22,7 @@ func (s *Server) routeRequest(x *exchange) error {
 		if err != nil {
 			return s.noOther(x, last, err)
 		}
-		x.sel = sel
+		x.sel, x.told = sel, false
 		x.lease.take(sel)
 		again, err := s.forward(x, sel)
 		if !again {
@@ -36,9 +36,16 @@ func (s *Server) routeRequest(x *exchange) error {
 		x.drop(kind)
 		x.req.Exclude = append(x.req.Exclude, sel.Worker)
 		x.req.Attempt++
+		if errors.Is(err, upstream.ErrBreakerOpen) {
+			x.held++ // it reached nobody, so the next is no further attempt
+			continue
+		}
 		s.metrics.retries.Inc()
 	}
 }
+
+// mostHeld bounds how often open breakers may hold one request back.
+const mostHeld = 4
 
 // noOther ends a request that no further worker takes: with what the last one
 // did, if there was one. A refusal that was kept is the answer then.
@@ -55,8 +62,12 @@ func (s *Server) noOther(x *exchange, last, err error) error {
 
 // mayRetry tells whether a failed attempt may be followed by another, and takes
 // that from the budget. A worker that did not answer in time may still be at
-// work, so that is not repeated.
+// work, so that is not repeated. What an open breaker held back was sent to
+// nobody and costs nothing.
 func (s *Server) mayRetry(x *exchange, err error) bool {
+	if errors.Is(err, upstream.ErrBreakerOpen) {
+		return x.req.Pin == nil && x.held < mostHeld && x.cause(nil) == nil
+	}
 	if !s.mayTryOther(x) {
 		return false
 	}
@@ -69,16 +80,25 @@ func (s *Server) mayRetry(x *exchange, err error) bool {
 
 // mayTryOther tells whether another worker may be asked at all.
 func (s *Server) mayTryOther(x *exchange) bool {
-	return x.req.Pin == nil && int(x.req.Attempt) < x.cfg.Retries && x.cause(nil) == nil
+	return x.req.Pin == nil && int(x.req.Attempt)-x.held < x.cfg.Retries && x.cause(nil) == nil
 }
 
-// unreached reports a worker that failed on the network before it answered.
+// unreached reports a worker that failed on the network before it answered, or
+// that is not called because it has failed too often.
 func (s *Server) unreached(x *exchange, sel *core.Selection, err *upstream.Error) {
-	if err.Cancelled || err.Phase == upstream.PhasePrepare {
-		return
+	switch {
+	case err.Cancelled:
+	case errors.Is(err, upstream.ErrBreakerOpen):
+		s.core.Inhibit(sel.Worker.ID)
+		if x.cause(nil) == nil {
+			s.log.Warn("worker not called", "worker", sel.Name, "rank", sel.Worker.Rank, "request", x.id,
+				"attempt", x.req.Attempt, "err", err)
+		}
+	case err.Phase != upstream.PhasePrepare:
+		s.core.Inhibit(sel.Worker.ID)
+		x.tell(failureOf(err))
+		s.brokeOff(x, sel, err)
 	}
-	s.core.Inhibit(sel.Worker.ID)
-	s.brokeOff(x, sel, err)
 }
 
 // heard reports what a worker's answer says of the worker: 429 and 503 are that

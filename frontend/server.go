@@ -68,6 +68,7 @@ type Server struct {
 	tokenizer Tokenizer
 	upstream  *upstream.Client
 	tokenizes func(model string) bool
+	outcomes  Outcomes
 	log       *slog.Logger
 	metrics   *metrics
 	http      *fasthttp.Server
@@ -99,7 +100,7 @@ func New(
 		return nil, fmt.Errorf("frontend metrics: %w", err)
 	}
 	s := &Server{
-		core: selection, tokenizer: tokenizer, upstream: client, tokenizes: tokenizes, log: log, metrics: m,
+		core: selection, tokenizer: tokenizer, upstream: client, tokenizes: tokenizes, outcomes: unheard{}, log: log, metrics: m,
 	}
 	s.cfg.Store(&cfg)
 	s.chat, s.text = newScanner(prompt.Chat), newScanner(prompt.Completions)

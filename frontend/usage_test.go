@@ -94,7 +94,7 @@ func TestReadingAlongDoesNotAllocate(t *testing.T) {
 }
 
 func TestFailuresOfWorkersThatAreGoneMakeNoSeries(t *testing.T) {
-	w := start(t)
+	w := start(t, func(s *setup) { s.upstream.Breaker.Failures = 0 }) // all share an address
 	w.join(t, "stays", "http://127.0.0.1:9")
 	w.chat(t)
 	before := w.series(t)

@@ -51,10 +51,11 @@ const (
 	verdictFailure
 )
 
-// breaker belongs to one address. It is made at the first failure; an address
-// without one is well.
+// breaker belongs to one endpoint: workers behind one address that differ in
+// their path fail apart. It is made at the first failure; an endpoint without one
+// is well.
 type breaker struct {
-	addr string
+	ep Endpoint
 
 	// Read without mu by calls to a worker that is well; changed under it.
 	state    atomic.Uint32 // breakerState
@@ -82,7 +83,7 @@ type change struct {
 
 // pass is the right to one call; leave takes it back.
 type pass struct {
-	b     *breaker // nil for an address that had none
+	b     *breaker // nil for an endpoint that had none
 	epoch uint64
 	trial bool
 }

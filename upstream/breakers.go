@@ -18,25 +18,25 @@ const memoryOf = 10
 // call costs two atomic loads.
 type breakers struct {
 	cfg     atomic.Pointer[BreakerConfig] // never changed in place
-	told    atomic.Pointer[func(addr string, open bool, reason string)]
+	told    atomic.Pointer[func(worker string, open bool, reason string)]
 	refused atomic.Uint64
 	changed [breakerStates]atomic.Uint64 // changes by the state that they led to
 
-	mu     sync.Mutex                          // guards changes of byAddr
-	byAddr atomic.Pointer[map[string]*breaker] // never changed in place; nil is empty
+	mu     sync.Mutex                            // guards changes of failed
+	failed atomic.Pointer[map[Endpoint]*breaker] // never changed in place; nil is empty
 }
 
-// of returns an address's breaker, or nil.
-func (s *breakers) of(addr string) *breaker {
-	if m := s.byAddr.Load(); m != nil {
-		return (*m)[addr]
+// of returns an endpoint's breaker, or nil.
+func (s *breakers) of(ep Endpoint) *breaker {
+	if m := s.failed.Load(); m != nil {
+		return (*m)[ep]
 	}
 	return nil
 }
 
-// enter asks for the right to call addr. The error is what Do fails with.
-func (s *breakers) enter(addr string) (pass, *Error) {
-	b := s.of(addr)
+// enter asks for the right to call a worker. The error is what Do fails with.
+func (s *breakers) enter(ep Endpoint) (pass, *Error) {
+	b := s.of(ep)
 	if b == nil || s.cfg.Load().Failures == 0 {
 		return pass{}, nil
 	}
@@ -46,13 +46,13 @@ func (s *breakers) enter(addr string) (pass, *Error) {
 		return p, nil
 	}
 	s.refused.Add(1)
-	return pass{}, &Error{Phase: PhasePrepare, Addr: addr, RetryAfter: wait, Err: &openError{reason}}
+	return pass{}, &Error{Phase: PhasePrepare, Addr: ep.addr, RetryAfter: wait, Err: &openError{reason}}
 }
 
 // leave gives a pass back with what came of the call.
-func (s *breakers) leave(addr string, p pass, err *Error, status int) {
+func (s *breakers) leave(ep Endpoint, p pass, err *Error, status int) {
 	v := verdictOf(err, status)
-	b := s.of(addr)
+	b := s.of(ep)
 	if p.b != nil && p.b != b { // it was forgotten meanwhile
 		if p.epoch != p.b.epoch.Load() || p.trial {
 			return
@@ -63,7 +63,7 @@ func (s *breakers) leave(addr string, p pass, err *Error, status int) {
 		if v != verdictFailure {
 			return
 		}
-		if b = s.add(addr); b == nil {
+		if b = s.add(ep); b == nil {
 			return
 		}
 	}
@@ -75,30 +75,30 @@ func (s *breakers) leave(addr string, p pass, err *Error, status int) {
 	s.tell(b)
 }
 
-// add makes the breaker of an address, nil if there are to be none.
-func (s *breakers) add(addr string) *breaker {
+// add makes the breaker of an endpoint, nil if there are to be none.
+func (s *breakers) add(ep Endpoint) *breaker {
 	if s.cfg.Load().Failures == 0 {
 		return nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if b := s.of(addr); b != nil {
+	if b := s.of(ep); b != nil {
 		return b
 	}
-	b := &breaker{addr: addr, touched: time.Now()}
-	m := map[string]*breaker{}
-	if old := s.byAddr.Load(); old != nil {
+	b := &breaker{ep: ep, touched: time.Now()}
+	m := map[Endpoint]*breaker{}
+	if old := s.failed.Load(); old != nil {
 		m = maps.Clone(*old)
 	}
-	m[addr] = b
-	s.byAddr.Store(&m)
+	m[ep] = b
+	s.failed.Store(&m)
 	return b
 }
 
 // sweep lets those whose cooldown is over take trials, also if nobody calls, and
 // forgets those that are well, or that nobody has called for long.
 func (s *breakers) sweep(now time.Time) {
-	m := s.byAddr.Load()
+	m := s.failed.Load()
 	if m == nil {
 		return
 	}
@@ -120,21 +120,21 @@ func (s *breakers) forget(over []*breaker) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m := maps.Clone(*s.byAddr.Load()) // they are in it: only this takes any out
+	m := maps.Clone(*s.failed.Load()) // they are in it: only this takes any out
 	for _, b := range over {
-		delete(m, b.addr)
+		delete(m, b.ep)
 	}
 	if len(m) == 0 {
-		s.byAddr.Store(nil)
+		s.failed.Store(nil)
 		return
 	}
-	s.byAddr.Store(&m)
+	s.failed.Store(&m)
 }
 
 // configure puts another configuration in force. Without breakers, all close.
 func (s *breakers) configure(cfg BreakerConfig) {
 	s.cfg.Store(&cfg)
-	m := s.byAddr.Load()
+	m := s.failed.Load()
 	if cfg.Failures > 0 || m == nil {
 		return
 	}
@@ -146,7 +146,7 @@ func (s *breakers) configure(cfg BreakerConfig) {
 
 // counts tells how many breakers are in each state.
 func (s *breakers) counts() (n [breakerStates]int64) {
-	if m := s.byAddr.Load(); m != nil {
+	if m := s.failed.Load(); m != nil {
 		for _, b := range *m {
 			n[b.standing()]++
 		}
@@ -159,7 +159,7 @@ func (s *breakers) tell(b *breaker) {
 	b.tell(func(c change) {
 		s.changed[c.to].Add(1)
 		if fn := s.told.Load(); fn != nil {
-			(*fn)(b.addr, c.to == breakerOpen, c.reason)
+			(*fn)(b.ep.String(), c.to == breakerOpen, c.reason)
 		}
 	})
 }

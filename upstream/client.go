@@ -54,14 +54,14 @@ func (c *Client) Configure(cfg BreakerConfig) error {
 	return nil
 }
 
-// OnBreaker has fn told of each change of a breaker's state: addr is the
-// worker's Endpoint.Addr, open that it is called no more, else that it may be
-// called again, one call at a time (when the cooldown is over) or as before. The
-// reason is for operators and may hold the address. For one address fn is called
-// in the order of the changes and never twice at once; it is called from Do,
-// Configure and Run with no lock held, so it must be short. It may be set once,
-// before the first Do.
-func (c *Client) OnBreaker(fn func(addr string, open bool, reason string)) {
+// OnBreaker has fn told of each change of a breaker's state: worker is the
+// worker's base URL in the form of fleet.NormaliseURL, open that it is called no
+// more, else that it may be called again, one call at a time (when the cooldown is
+// over) or as before. The reason is for operators and may hold the address. For
+// one worker fn is called in the order of the changes and never twice at once; it
+// is called from Do, Configure and Run with no lock held, so it must be short. It
+// may be set once, before the first Do.
+func (c *Client) OnBreaker(fn func(worker string, open bool, reason string)) {
 	c.breakers.told.Store(&fn)
 }
 
@@ -110,13 +110,13 @@ func (c *Client) Do(call *Call, ep Endpoint, req *fasthttp.Request, hdr *fasthtt
 	if err := c.prepare(call, ep, req); err != nil {
 		return nil, err
 	}
-	p, err := c.breakers.enter(ep.addr)
+	p, err := c.breakers.enter(ep)
 	if err != nil {
 		c.counters.failed[PhasePrepare].Add(1)
 		return nil, err
 	}
 	err = c.do(call, ep, req, hdr)
-	c.breakers.leave(ep.addr, p, err, hdr.StatusCode())
+	c.breakers.leave(ep, p, err, hdr.StatusCode())
 	if err != nil {
 		return nil, err
 	}
