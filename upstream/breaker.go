@@ -84,6 +84,7 @@ type change struct {
 // pass is the right to one call; leave takes it back.
 type pass struct {
 	b     *breaker // nil for an endpoint that had none
+	among *map[Endpoint]*breaker
 	epoch uint64
 	trial bool
 }

@@ -36,13 +36,18 @@ func (s *breakers) of(ep Endpoint) *breaker {
 
 // enter asks for the right to call a worker. The error is what Do fails with.
 func (s *breakers) enter(ep Endpoint) (pass, *Error) {
-	b := s.of(ep)
-	if b == nil || s.cfg.Load().Failures == 0 {
+	among := s.failed.Load()
+	if among == nil {
 		return pass{}, nil
+	}
+	b := (*among)[ep]
+	if b == nil || s.cfg.Load().Failures == 0 {
+		return pass{among: among}, nil
 	}
 	p, wait, reason, ok := b.enter(time.Now())
 	s.tell(b)
 	if ok {
+		p.among = among
 		return p, nil
 	}
 	s.refused.Add(1)
@@ -52,7 +57,10 @@ func (s *breakers) enter(ep Endpoint) (pass, *Error) {
 // leave gives a pass back with what came of the call.
 func (s *breakers) leave(ep Endpoint, p pass, err *Error, status int) {
 	v := verdictOf(err, status)
-	b := s.of(ep)
+	b := p.b
+	if s.failed.Load() != p.among { // else it is as it was
+		b = s.of(ep)
+	}
 	if p.b != nil && p.b != b { // it was forgotten meanwhile
 		if p.epoch != p.b.epoch.Load() || p.trial {
 			return

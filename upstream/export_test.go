@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"io"
 	"net"
+	"time"
 
 	"github.com/valyala/fasthttp"
 )
@@ -21,4 +22,48 @@ func ReadHead(r io.Reader, hdr *fasthttp.ResponseHeader) error {
 	c := &conn{}
 	c.br = bufio.NewReaderSize(r, 1024)
 	return c.readHead(hdr)
+}
+
+// Breakers are breakers without a client.
+type Breakers struct{ s breakers }
+
+// Pass is the right to one call.
+type Pass struct{ p pass }
+
+// NewBreakers returns breakers that tell fn.
+func NewBreakers(cfg BreakerConfig, fn func(worker string, open bool, reason string)) *Breakers {
+	b := &Breakers{}
+	b.s.configure(cfg)
+	b.s.told.Store(&fn)
+	return b
+}
+
+// Enter asks for a call.
+func (b *Breakers) Enter(ep Endpoint) (Pass, *Error) {
+	p, err := b.s.enter(ep)
+	return Pass{p}, err
+}
+
+// Leave ends a call with an error or, without one, a status.
+func (b *Breakers) Leave(ep Endpoint, p Pass, err *Error, status int) {
+	b.s.leave(ep, p.p, err, status)
+}
+
+// Configure puts another configuration in force.
+func (b *Breakers) Configure(cfg BreakerConfig) { b.s.configure(cfg) }
+
+// Sweep is what Run does now and then.
+func (b *Breakers) Sweep() { b.s.sweep(time.Now()) }
+
+// Len is how many workers are remembered.
+func (b *Breakers) Len() int { return b.s.len() }
+
+// Remembered is how many workers the client's breakers remember.
+func (c *Client) Remembered() int { return c.breakers.len() }
+
+func (s *breakers) len() int {
+	if m := s.failed.Load(); m != nil {
+		return len(*m)
+	}
+	return 0
 }
