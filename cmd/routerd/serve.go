@@ -15,13 +15,18 @@ import (
 
 func serveCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use: "serve", Short: "Run the router; SIGHUP reads the configuration again", Example: "  routerd serve -c routerd.yaml", Args: cobra.NoArgs,
+		Use: "serve", Short: "Run the router; it reads the configuration again when its file changes, and on SIGHUP", Example: "  routerd serve -c routerd.yaml", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			file, err := cmd.Flags().GetString(config.FileFlag)
+			if err != nil {
+				return err
+			}
+			watching := app.Watching(file)
 			loaded, err := loadConfig(cmd)
 			if err != nil {
 				return err
 			}
-			return serve(cmd, loaded.Config)
+			return serve(cmd, loaded.Config, watching)
 		},
 	}
 	configFlags(c)
@@ -29,7 +34,7 @@ func serveCommand() *cobra.Command {
 }
 
 // serve runs the router until a signal comes or a part of it fails.
-func serve(cmd *cobra.Command, cfg config.Config) error {
+func serve(cmd *cobra.Command, cfg config.Config, watching app.Option) error {
 	ctx, stop := untilSignal(cmd.Context())
 	defer stop()
 	hangups := onHangup()
@@ -45,7 +50,7 @@ func serve(cmd *cobra.Command, cfg config.Config) error {
 		}
 		return loaded.Config, nil
 	}
-	router, err := app.Start(ctx, cfg, log.Logger, app.Reloading(again, log))
+	router, err := app.Start(ctx, cfg, log.Logger, app.Reloading(again, log), watching)
 	if app.Interrupted(ctx, err) {
 		return nil
 	}

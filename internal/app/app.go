@@ -13,6 +13,7 @@ import (
 	"go.uber.org/fx/fxevent"
 
 	"github.com/routerd/routerd/internal/config"
+	"github.com/routerd/routerd/internal/filewatch"
 )
 
 // ErrGrace says that requests were cut off because the grace ran out.
@@ -39,6 +40,9 @@ type App struct {
 type source struct {
 	load func() (config.Config, error) // nil for a configuration that never changes
 	log  *Log                          // nil for a log that is not the configuration's
+
+	file string         // whose changes are followed; empty for none
+	seen filewatch.Seen // what it held before it was read
 }
 
 // Option is a further setting of Start.
@@ -74,6 +78,7 @@ func modules(ctx context.Context, cfg config.Config, from *source, log *slog.Log
 		adminModule(),
 		proxyModule(),
 		serviceModule(&cfg),
+		fx.Invoke(runConfigWatch), // last: a reload finds everything started
 	)
 }
 
@@ -123,7 +128,7 @@ func (a *App) Wait(ctx context.Context) error {
 // error, which the log has too, means that the old one stays in force as a
 // whole. One reload runs at a time; during Stop all are refused.
 func (a *App) Reload(ctx context.Context) error {
-	_, err := a.reloads.reload(ctx, "signal")
+	_, err := a.reloads.reload(ctx, bySignal)
 	return err
 }
 

@@ -22,7 +22,7 @@ var errStopping = errors.New("the router is shutting down")
 
 // reloadModule puts a changed configuration in force while the router runs.
 func reloadModule() fx.Option {
-	return fx.Module("reload", fx.Provide(newLive, newReloads), fx.Invoke(warnOfConfig))
+	return fx.Module("reload", fx.Provide(newLive, newReloads, newConfigWatch), fx.Invoke(warnOfConfig, followConfigFile))
 }
 
 // live is the configuration in force; what it points to is never changed.
@@ -122,10 +122,10 @@ func newReloads(from *source, l *live, log *slog.Logger, m *reloadMetrics) *relo
 func (r *reloads) follow(at order, p part) { r.parts[at] = append(r.parts[at], p) }
 
 // Reload reads the configuration again for the admin API.
-func (r *reloads) Reload(ctx context.Context) (admin.Reloaded, error) { return r.reload(ctx, "api") }
+func (r *reloads) Reload(ctx context.Context) (admin.Reloaded, error) { return r.reload(ctx, byAPI) }
 
 // reload waits for its turn, reads the configuration and puts it in force. by
-// says who asked, for the log.
+// says who asked, for the log and the metrics.
 func (r *reloads) reload(ctx context.Context, by string) (admin.Reloaded, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -134,7 +134,7 @@ func (r *reloads) reload(ctx context.Context, by string) (admin.Reloaded, error)
 	if err != nil && r.running.Err() != nil {
 		err = &admin.ReloadError{Code: admin.CodeUnavailable, Problems: []admin.ReloadProblem{{Text: errStopping.Error()}}}
 	}
-	r.metrics.count(err)
+	r.metrics.count(by, err)
 	if err != nil {
 		r.log.Error("configuration not reloaded: the old one stays in force", "by", by, "err", err)
 		return admin.Reloaded{}, err

@@ -262,8 +262,10 @@ func TestO7_ABadConfigurationLeavesTheOldOneInForce(t *testing.T) {
 	if n := strings.Count(r.log.String(), "the old one stays in force"); n != 10 {
 		t.Errorf("%d lines about 10 reloads in\n%s", n, r.log)
 	}
-	if n := metric(t, r, `routerd_config_reloads_total{result="refused"}`); n != 10 {
-		t.Errorf("counted %v refused reloads, want 10", n)
+	for _, by := range []string{"api", "signal"} {
+		if n := metric(t, r, `routerd_config_reloads_total{result="refused",trigger="`+by+`"}`); n != 5 {
+			t.Errorf("counted %v refused reloads by %s, want 5", n, by)
+		}
 	}
 	if at := metric(t, r, "routerd_config_last_success_timestamp_seconds"); at != was {
 		t.Errorf("a refused reload counts as a success")
@@ -277,7 +279,7 @@ func TestO7_ABadConfigurationLeavesTheOldOneInForce(t *testing.T) {
 	r.bad, r.cfg = nil, cfg
 	r.mu.Unlock()
 	r.change(t, func(c *config.Config) { c.Frontend.MaxBody = 2 << 10 }, "frontend.max_body")
-	if n := metric(t, r, `routerd_config_reloads_total{result="ok"}`); n != 1 {
+	if n := metric(t, r, `routerd_config_reloads_total{result="ok",trigger="api"}`); n != 1 {
 		t.Errorf("counted %v good reloads, want 1", n)
 	}
 	if at := metric(t, r, "routerd_config_last_success_timestamp_seconds"); at <= was {
