@@ -130,6 +130,7 @@ type setup struct {
 	model    func(string) bool
 	level    slog.Level
 	selector func(*core.SelectionCore) frontend.Selector
+	outcomes frontend.Outcomes
 	patience time.Duration // for a request to arrive; 0 leaves it
 }
 
@@ -164,6 +165,7 @@ func start(t testing.TB, change ...func(*setup)) *world {
 	if w.Server, err = frontend.New(su.frontend, su.selector(w.core), su.tokens, w.upstream, su.model, log, w.metrics); err != nil {
 		t.Fatal(err)
 	}
+	w.ReportTo(su.outcomes)
 	if su.patience > 0 {
 		w.SetReadPatience(su.patience)
 	}
