@@ -25,6 +25,9 @@ func Reference() string {
 	for _, r := range routes() {
 		r.describe(&b)
 	}
+	for _, t := range fieldTables() {
+		t.describe(&b)
+	}
 	b.WriteString("## Errors\n\n`{\"error\":{\"code\",\"message\",\"details\":{\"step\",\"item\",\"allowed\"}}}`; details that are unknown are left out. " +
 		"Of a selection, `step` is why there is none; a full queue adds `policy_class`, `limit_kind` (`requests`, `raw_isl_tokens`, `cached_tokens`), `current` and `limit`. " +
 		"429 and 503 have `Retry-After`. Any path can answer 400, 408 and 431 to a request that is not well-formed, not there in time or has too large a head, " +
@@ -48,12 +51,13 @@ func (r *route) describe(b *strings.Builder) {
 		fmt.Fprintf(b, "- header `%s`: %s\n", p.name, p.doc)
 	}
 	if r.body == jsonBody {
-		fmt.Fprintf(b, "- body: `%s`\n", httpapi.Shape(reflect.TypeOf(r.in)))
+		t := reflect.TypeOf(r.in)
+		fmt.Fprintf(b, "- body: %s\n", nameFields(t, httpapi.BodySchema(t), "required: "))
 	}
 	if len(r.status) > 0 {
 		fmt.Fprintf(b, "- answer: %s", statusWords(r.status))
 		if _, free := r.out.(map[string]any); !free {
-			fmt.Fprintf(b, ", `%s`", httpapi.Shape(reflect.TypeOf(r.out)))
+			b.WriteString("; " + answerWords(reflect.TypeOf(r.out)))
 		}
 		b.WriteString("\n")
 	}
@@ -70,3 +74,33 @@ func statusWords(statuses []int) string {
 	}
 	return strings.Join(words, " or ")
 }
+
+// answerWords are the fields of an answer, which may be a list or a map of objects.
+func answerWords(t reflect.Type) string {
+	words := ""
+	switch t.Kind() {
+	case reflect.Slice:
+		words, t = "a list, each with ", t.Elem()
+	case reflect.Map:
+		words, t = "an object of objects, each with ", t.Elem()
+	}
+	return words + nameFields(t, httpapi.AnswerSchema(t), "always ")
+}
+
+// nameFields names the fields of a body or an answer, and the table that has them.
+func nameFields(t reflect.Type, schema map[string]any, must string) string {
+	always, perhaps := httpapi.Needs(t, schema)
+	if len(always)+len(perhaps) == 0 {
+		return "`{}`"
+	}
+	var parts []string
+	if len(always) > 0 {
+		parts = append(parts, must+codes(always))
+	}
+	if len(perhaps) > 0 {
+		parts = append(parts, "optional: "+codes(perhaps))
+	}
+	return strings.Join(parts, "; ") + " ([fields](#" + anchor(tableOf(t)) + "))"
+}
+
+func codes(names []string) string { return "`" + strings.Join(names, "`, `") + "`" }

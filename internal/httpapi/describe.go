@@ -18,13 +18,14 @@ import (
 //
 // A field must be given where it is neither of these three nor omitted when empty.
 // The tag api says more, in words joined by commas: required; value for a field
-// that may be left out but not null; min=N and max=N; oneof=A|B; null for one that
-// may be null and nothing else.
+// that may be left out but not null; min=N and max=N, of a list for its elements;
+// most=N for the elements of a list or the members of an object, or for the bytes of
+// a text; oneof=A|B; null for one that may be null and nothing else. The tag doc is
+// what the field means.
 func BodySchema(t reflect.Type) map[string]any { return describer{}.of(t, "") }
 
 // AnswerSchema describes what a type is written as. Fields that are not omitted
-// when empty are always there; pointers may be null. The tag api is as in
-// BodySchema.
+// when empty are always there; pointers may be null. The tags are as in BodySchema.
 func AnswerSchema(t reflect.Type) map[string]any { return describer{answer: true}.of(t, "") }
 
 type describer struct{ answer bool }
@@ -38,6 +39,9 @@ func (d describer) of(t reflect.Type, tag string) map[string]any {
 	case t == reflect.TypeFor[json.RawMessage](), t.Kind() == reflect.Interface:
 	case t == reflect.TypeFor[fleet.WorkerID]():
 		schema = map[string]any{"type": "integer", "minimum": 0, "maximum": uint64(math.MaxUint64)}
+		if !d.answer { // it may also be a text of its digits
+			schema["type"], schema["pattern"] = []string{"integer", "string"}, "^(0|[1-9][0-9]{0,18})$"
+		}
 	case t.Kind() == reflect.Struct:
 		schema = d.object(t)
 	case t.Kind() == reflect.Slice:
@@ -67,11 +71,8 @@ func (d describer) element(t reflect.Type) map[string]any {
 
 func (d describer) object(t reflect.Type) map[string]any {
 	properties, required := map[string]any{}, []string{}
-	for _, f := range reflect.VisibleFields(t) {
+	for _, f := range membersOf(t) {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if f.Anonymous || !f.IsExported() || name == "" || name == "-" {
-			continue
-		}
 		tag := f.Tag.Get("api")
 		words := strings.Split(tag, ",")
 		schema := d.of(f.Type, tag)
@@ -83,6 +84,9 @@ func (d describer) object(t reflect.Type) map[string]any {
 		}
 		if d.answer && f.Type.Kind() == reflect.Pointer && !omitted || !d.answer && absent && !must && !slices.Contains(words, "value") {
 			orNull(schema)
+		}
+		if doc := f.Tag.Get("doc"); doc != "" {
+			schema["description"] = doc
 		}
 		properties[name] = schema
 	}
@@ -118,8 +122,13 @@ func scalarSchema(kind reflect.Kind) map[string]any {
 
 // orNull has a schema take null as well.
 func orNull(schema map[string]any) {
-	if kind, ok := schema["type"].(string); ok && kind != "null" {
-		schema["type"] = []string{kind, "null"}
+	switch kind := schema["type"].(type) {
+	case string:
+		if kind != "null" {
+			schema["type"] = []string{kind, "null"}
+		}
+	case []string:
+		schema["type"] = append(slices.Clone(kind), "null")
 	}
 	if values, ok := schema["enum"].([]any); ok {
 		schema["enum"] = append(values, nil)
@@ -132,9 +141,13 @@ func apply(schema map[string]any, tag string) {
 		key, value, _ := strings.Cut(word, "=")
 		switch key {
 		case "min", "max":
-			if n, err := strconv.ParseFloat(value, 64); err == nil {
-				schema[key+"imum"] = n
+			of := schema
+			if items, list := schema["items"].(map[string]any); list {
+				of = items
 			}
+			of[key+"imum"] = numberOf(value)
+		case "most":
+			schema[sizeOf(schema)] = numberOf(value)
 		case "oneof":
 			var values []any
 			for v := range strings.SplitSeq(value, "|") {
@@ -146,4 +159,24 @@ func apply(schema map[string]any, tag string) {
 			maps.Copy(schema, map[string]any{"type": "null"})
 		}
 	}
+}
+
+// numberOf is a number of a tag, whole where it can be.
+func numberOf(text string) any {
+	if n, err := strconv.ParseUint(text, 10, 64); err == nil {
+		return n
+	}
+	n, _ := strconv.ParseFloat(text, 64)
+	return n
+}
+
+// sizeOf is the keyword that bounds the size of a value.
+func sizeOf(schema map[string]any) string {
+	switch schema["type"] {
+	case "array":
+		return "maxItems"
+	case "object":
+		return "maxProperties"
+	}
+	return "maxLength"
 }
