@@ -115,7 +115,8 @@ func (w *Watcher) Run(ctx context.Context, changed func()) error {
 			return nil
 		case e := <-h.events():
 			hint = h.concerns(e)
-		case <-h.lost():
+		case err := <-h.lost():
+			w.log.Debug("hints of changed files were lost", "err", err)
 			hint = true
 		case <-poll.C:
 			hint = true
