@@ -77,6 +77,18 @@ func (c *Conn) Gone() bool {
 	return c.gone
 }
 
+// Look is Gone after a look at the socket itself: what has just come in and that the
+// watcher has not seen yet counts. It costs a system call.
+func (c *Conn) Look() bool {
+	if c == nil {
+		return false
+	}
+	if !c.Gone() && c.w.poller.hungUp(c.Conn) {
+		c.markGone()
+	}
+	return c.Gone()
+}
+
 // Read reads from the client. A failure other than a time-out or the regular
 // end of the stream means that it has gone.
 func (c *Conn) Read(p []byte) (int, error) {

@@ -69,6 +69,30 @@ func (p *poller) add(nc net.Conn, id uint64) error {
 	return errors.Join(err, ctlErr)
 }
 
+// hungUp tells whether one of the events has come about on the connection.
+func (p *poller) hungUp(nc net.Conn) bool {
+	sc, ok := nc.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return false
+	}
+	look := []unix.PollFd{{}}
+	if p.events&unix.EPOLLRDHUP != 0 {
+		look[0].Events = unix.POLLRDHUP
+	}
+	n := 0
+	err = raw.Control(func(fd uintptr) {
+		look[0].Fd = int32(fd)
+		for n, err = unix.Poll(look, 0); errors.Is(err, unix.EINTR); {
+			n, err = unix.Poll(look, 0)
+		}
+	})
+	return err == nil && n > 0 && look[0].Revents != 0
+}
+
 // run hands each event's id to gone until wake is called.
 func (p *poller) run(gone func(id uint64)) error {
 	events := make([]unix.EpollEvent, 128)

@@ -16,6 +16,8 @@ type poller struct {
 
 func newPoller(bool) (*poller, error) { return &poller{done: make(chan struct{})}, nil }
 
+func (p *poller) hungUp(net.Conn) bool { return false }
+
 func (p *poller) add(net.Conn, uint64) error { return nil }
 
 func (p *poller) run(func(uint64)) error {

@@ -54,6 +54,7 @@ func (p *Partition) admit(ctx context.Context, a *attempt) error {
 	if w.state == notWaiting && !w.returning && !a.exclusive && !p.core.queueing.Load().Enabled() {
 		return nil
 	}
+	a.needs = a.req.needs() // it may be long: no lock is held here
 	for {
 		if !p.upToDate(a) {
 			if err := p.candidatesToWait(a, p.view.Load()); err != nil {

@@ -63,6 +63,7 @@ type attempt struct {
 	boundRow        int // its row of the table; -1 when it is not there
 	hold            affinity.Hold
 	waiting         waiting
+	needs           string    // see Request.needs; of a request that may have to wait
 	cachedSomewhere int64     // most prompt tokens that any candidate holds
 	due             time.Time // by when the caller wants an answer
 

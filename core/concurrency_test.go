@@ -317,10 +317,13 @@ func TestTurnAfterTwoConflicts(t *testing.T) {
 		// Each decision is made void by a booking on the same rank; in the
 		// turn it counts all the same.
 		if call <= 3 {
-			done := make(chan struct{})
+			done, patience := make(chan struct{}), 10*time.Second
+			if call == 3 { // it waits for the turn
+				patience = time.Millisecond
+			}
 			go func() {
 				defer close(done)
-				ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+				ctx, cancel := context.WithTimeout(context.Background(), patience)
 				defer cancel()
 				_, _ = w.Select(ctx, bookRequest(fmt.Sprint("rival", call), prompt('B', 64)))
 			}()

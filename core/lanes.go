@@ -1,6 +1,7 @@
 package core
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,18 +13,19 @@ import (
 
 // lane names those who wait for the same workers: what is pinned or bound
 // elsewhere does not hold them up. Those of one worker that need different things are
-// apart, for only the head of a lane learns that nobody may serve it any more.
+// apart, for only the head of a lane learns that nobody may serve it any more. needs
+// must be there.
 func (a *attempt) lane() string {
 	req := a.req
 	switch {
 	case a.exclusive:
-		return "@" + a.bound.Worker.String() + "\x00" + req.needs()
+		return "@" + a.bound.Worker.String() + "\x00" + a.needs
 	case req.Pin != nil && req.Pin.Rank != nil:
-		return "=" + req.Pin.String() + "/" + strconv.FormatUint(uint64(*req.Pin.Rank), 10) + "\x00" + req.needs()
+		return "=" + req.Pin.String() + "/" + strconv.FormatUint(uint64(*req.Pin.Rank), 10) + "\x00" + a.needs
 	case req.Pin != nil:
-		return "=" + req.Pin.String() + "\x00" + req.needs()
+		return "=" + req.Pin.String() + "\x00" + a.needs
 	}
-	return req.needs()
+	return a.needs
 }
 
 // needs names what narrows the workers of a request, but its pin and its session;
@@ -48,8 +50,16 @@ func (r *Request) needs() string {
 		part('l', key)
 		part('v', r.Constraints.RequiredLabels[key])
 	}
+	if b.Len() > longNeeds {
+		sum := sha256.Sum256([]byte(b.String()))
+		return "#" + string(sum[:])
+	}
 	return b.String()
 }
+
+// longNeeds is how long the text of a request's needs may be before its digest stands
+// for it: each who waits keeps it.
+const longNeeds = 256
 
 // ahead is the number of grants that go before a request of a lane: those of its
 // own lane, for the lane without constraints those of all, for that of a session's

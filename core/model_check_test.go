@@ -331,6 +331,9 @@ func (m *wholeModel) mayReserve(b *core.Booking, c *modelChoice) core.Code {
 	if c.session != "" && !m.kind.exact() {
 		return "any"
 	}
+	if len(m.in(c.part)) == 0 {
+		return core.CodeNoWorkers
+	}
 	w := m.workers[c.worker]
 	var rank int
 	if _, err := fmt.Sscanf(c.rank[len(c.worker):], "/%d", &rank); err != nil {

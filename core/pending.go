@@ -264,6 +264,9 @@ func (k *chosen) book(b *Booking, key reserve.PendingKey, claim reserve.Claim) (
 	if known {
 		m = p.ranks[slot].member
 	}
+	if len(p.view.Load().rows) == 0 {
+		return nil, nil, noWorkers(p.key)
+	}
 	if m == nil || m.generation != k.generation || m.lifecycle != Ready || !p.adapters.Load().serves(m, k.adapter) {
 		return nil, nil, &Error{Code: CodeConflict, Field: fieldWorker, Message: fmt.Sprintf("worker %s no longer serves model %q", sel.Worker, p.key.Model)}
 	}

@@ -41,6 +41,9 @@ func (k Kind) String() string {
 // MaxIDBytes bounds selection ids, request ids, sessions, tenants and classes.
 const MaxIDBytes = 256
 
+// MaxAllowed bounds an allow-set, in workers.
+const MaxAllowed = 16_384
+
 // Bounds of the request headers that policies may see.
 const (
 	MaxHeaders     = 16
@@ -199,6 +202,9 @@ func (r *Request) check() error {
 	}
 	if r.Kind > Advisory {
 		return invalid(&fleet.FieldError{Field: "kind", Value: strconv.Itoa(int(r.Kind)), Allowed: "query, book, advisory"})
+	}
+	if n := len(r.Allow); n > MaxAllowed {
+		return invalid(&fleet.FieldError{Field: "allow", Value: strconv.Itoa(n) + " workers", Allowed: "at most 16384 workers"})
 	}
 	if p := r.Pin; p != nil && p.ID == nil && p.Name == "" {
 		return invalid(&fleet.FieldError{Field: "pin", Value: "", Allowed: "a worker's id or name"})

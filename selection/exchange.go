@@ -81,7 +81,7 @@ func (s *Server) deliver(x *exchange, err error) error {
 	switch {
 	case err == nil && c == nil: // no connection of this server's: the answer goes out somehow
 		return nil
-	case err == nil && c.watched.Gone():
+	case err == nil && c.watched.Look():
 		err = errCallerGone
 	case err == nil:
 		// A write deadline, here the connection's own, has the answer flushed at

@@ -20,6 +20,11 @@ func (m mmItems) emptied() mmItems {
 	return mmItems{m.hashes[:0], m.ends[:0], m.blocks[:0]}
 }
 
+// large tells whether the buffers are not to be used again.
+func (m mmItems) large() bool {
+	return cap(m.hashes) > maxKept || cap(m.ends) > maxKept || cap(m.blocks) > maxKept
+}
+
 // read reads an array with null or {"mm_objects":[…]} for each block.
 func (m *mmItems) read(r *jsonscan.Reader, name string) error {
 	if err := opens(r, '[', name, "an array of objects and null"); err != nil {

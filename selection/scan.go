@@ -9,6 +9,7 @@ import (
 
 	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/internal/httpapi"
 	"github.com/routerd/routerd/internal/jsonscan"
 	"github.com/routerd/routerd/kvcache"
 )
@@ -172,7 +173,7 @@ func (p *bodies) read(raw []byte, allowed fieldSet) (*body, error) {
 
 // done takes a body back; nil is none.
 func (p *bodies) done(b *body) {
-	if b == nil || cap(b.tokens) > maxKept || cap(b.routing) > maxKept || cap(b.blocks) > maxKept || cap(b.sequences) > maxKept {
+	if b == nil || b.items.large() || b.routed.large() || cap(b.tokens) > maxKept || cap(b.routing) > maxKept || cap(b.blocks) > maxKept || cap(b.sequences) > maxKept {
 		return
 	}
 	b.reset(0)
@@ -189,6 +190,9 @@ func (b *body) reset(allowed fieldSet) {
 
 func (b *body) scan() error {
 	r := &b.reader
+	if !jsonscan.Text(r.Data) {
+		return httpapi.NoUnicode()
+	}
 	if r.Space(); r.Peek() != '{' {
 		raw, err := r.Value()
 		if err == nil {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/routerd/routerd/core"
 )
 
 func TestRow_BrokenJSON(t *testing.T) {
@@ -41,6 +43,9 @@ func TestRow_WrongFieldTypesAndValuesOutOfRange(t *testing.T) {
 		{`{"token_ids":[1],"cache_salt":1}`, 422, "cache_salt"},
 		{`{"token_ids":[1],"is_eagle":1}`, 422, "is_eagle"},
 		{`{"token_ids":[1],"advisory":"yes"}`, 422, "advisory"},
+		{"{\"token_ids\":[1],\"session_id\":\"\xff\"}", 400, "body"},
+		{`{"token_ids":[1],"session_id":"\ud800"}`, 400, "body"},
+		{`{"token_ids":[1],"allowed_worker_ids":[` + strings.Repeat("1,", core.MaxAllowed) + `2]}`, 400, "allowed_worker_ids"},
 		{`{"token_ids":[1],"selection_id":5}`, 422, "selection_id"},
 		{`{"token_ids":[1],"selection_id":"` + strings.Repeat("x", 257) + `"}`, 400, "selection_id"},
 		{`{"token_ids":[1],"strict_priority":-1}`, 400, "strict_priority"},

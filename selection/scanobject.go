@@ -28,6 +28,9 @@ func (o *object) read(f func(i int) error) error {
 	return o.r.Object(func(key []byte) error {
 		i := slices.IndexFunc(o.fields, func(name string) bool { return name == string(key) })
 		if i < 0 {
+			if len(o.fields) == 0 {
+				return unknownField(o.name(string(key)), "an object without fields")
+			}
 			all := slices.Sorted(slices.Values(o.fields))
 			return unknownField(o.name(string(key)), "the fields "+strings.Join(all, ", "))
 		}

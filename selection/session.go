@@ -6,6 +6,7 @@ import (
 
 	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/internal/httpapi"
 	"github.com/routerd/routerd/internal/jsonscan"
 )
 
@@ -125,6 +126,9 @@ func readWorkers(r *jsonscan.Reader, name string) ([]string, error) {
 	}
 	ids := []string{}
 	err := r.Array(func(i int) error {
+		if i == core.MaxAllowed {
+			return httpapi.Invalid(name, "there are more", "at most "+strconv.Itoa(core.MaxAllowed)+" workers")
+		}
 		raw, err := r.Value()
 		if err != nil {
 			return err

@@ -66,7 +66,7 @@ type removed struct {
 }
 
 type block struct {
-	Hash   hashID            `json:"block_hash"`
+	Hash   *hashID           `json:"block_hash"`
 	Tokens kvcache.BlockHash `json:"tokens_hash"`
 }
 

@@ -110,9 +110,18 @@ func TestADumpThatIsNoneIsRefused(t *testing.T) {
 		`{"m:g":{"events":{}}}`:                 `"[" is expected`,
 		`{"m:g":{"events":[{"worker_id":-1}]}}`: "id",
 		`{"m:g":{"events":[{"worker_id":1,"storage_tier":"device","event":{"data":{"stored":{"blocks":[{"block_hash":"x:zz"}]}}}}]}}`: "engine hash",
+		`{"m:g":{"events":[{"worker_id":1,"storage_tier":"device","event":{"data":{"stored":{"blocks":[{"tokens_hash":3}]}}}}]}}`:     "no block_hash",
+		`{"m:g":{"ranks":{}}}`: `"[" is expected`,
 	} {
 		if _, err := dump.Read(strings.NewReader(text), 1<<20); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: got %v, want %q", text, err, says)
+		}
+	}
+	for _, text := range []string{
+		`{"` + strings.Repeat("m", 20<<20) + `:g":{}}`, `{` + strings.Repeat(" ", 20<<20) + `}`,
+	} {
+		if _, err := dump.Read(strings.NewReader(text), 1<<30); !errors.Is(err, dump.ErrTooLarge) {
+			t.Errorf("a value of %d bytes: got %v", len(text), err)
 		}
 	}
 	if _, err := dump.Read(strings.NewReader(`{"m:g":{"block_size":4,"events":[]}}`), 10); !errors.Is(err, dump.ErrTooLarge) {

@@ -13,8 +13,12 @@ import (
 	"github.com/routerd/routerd/kvcache"
 )
 
-// ErrTooLarge is for a dump that is larger than allowed.
+// ErrTooLarge is for a dump that is larger than allowed, or has an event that is.
 var ErrTooLarge = errors.New("the dump is larger than allowed")
+
+// maxValue is the most bytes that one event, rank or name may have, so that a dump
+// cannot take more memory than what it says is worth.
+const maxValue = 8 << 20
 
 // Index is what a dump says of one partition, by rank.
 type Index struct {
@@ -33,7 +37,9 @@ type Rank struct {
 // if it is larger, no JSON of the form, or ends early. Events of kinds that are not
 // known are left out.
 func Read(r io.Reader, most int64) (map[string]*Index, error) {
-	d := json.NewDecoder(&bounded{from: r, left: most})
+	from := &bounded{from: r, left: most}
+	d := json.NewDecoder(from)
+	from.decoded = d.InputOffset
 	out := map[string]*Index{}
 	err := members(d, func(name string) error {
 		if !strings.Contains(name, ":") {
@@ -51,17 +57,19 @@ func Read(r io.Reader, most int64) (map[string]*Index, error) {
 
 // bounded fails once more than allowed was read.
 type bounded struct {
-	from io.Reader
-	left int64
+	from       io.Reader
+	left, read int64
+	decoded    func() int64 // how far the last whole value went
 }
 
 // Read reads.
 func (b *bounded) Read(p []byte) (int, error) {
-	if b.left <= 0 {
+	if b.left <= 0 || b.read-b.decoded() > maxValue {
 		return 0, ErrTooLarge
 	}
 	n, err := b.from.Read(p[:min(int64(len(p)), b.left)])
 	b.left -= int64(n)
+	b.read += int64(n)
 	return n, err
 }
 
@@ -123,7 +131,11 @@ func (x *Index) events(d *json.Decoder) error {
 			continue
 		}
 		r := x.rank(fleet.Worker{ID: e.Worker, Rank: e.Event.Rank})
-		if c, ok := e.Event.Data.change(kvcache.Tier(tier)); ok {
+		c, err := e.Event.Data.change(kvcache.Tier(tier))
+		if err != nil {
+			return err
+		}
+		if len(c.Blocks) > 0 || len(c.Removed) > 0 {
 			r.Changes = append(r.Changes, c)
 		}
 	}
@@ -139,7 +151,7 @@ func (x *Index) rank(w fleet.Worker) *Rank {
 	return r
 }
 
-func (d *data) change(tier kvcache.Tier) (c indexer.Change, ok bool) {
+func (d *data) change(tier kvcache.Tier) (c indexer.Change, err error) {
 	c.Tier = tier
 	switch {
 	case d.Stored != nil:
@@ -148,22 +160,27 @@ func (d *data) change(tier kvcache.Tier) (c indexer.Change, ok bool) {
 			c.Parent, c.HasParent = p.EngineHash, true
 		}
 		for _, b := range d.Stored.Blocks {
+			if b.Hash == nil {
+				return c, errors.New("a stored block has no block_hash")
+			}
 			c.Blocks = append(c.Blocks, indexer.Block{Hash: b.Hash.EngineHash, Local: b.Tokens})
 		}
-		return c, len(c.Blocks) > 0
+		return c, nil
 	case d.Removed != nil:
 		c.Removed = engineHashes(d.Removed.Hashes)
-		return c, len(c.Removed) > 0
 	}
-	return c, false
+	return c, nil
 }
 
 func (x *Index) ranks(d *json.Decoder) error {
-	var list []rank
-	if err := d.Decode(&list); err != nil {
+	if err := delim(d, '['); err != nil {
 		return err
 	}
-	for _, in := range list {
+	for d.More() {
+		var in rank
+		if err := d.Decode(&in); err != nil {
+			return err
+		}
 		rest := indexer.Rest{Others: in.Others, Full: in.Full}
 		if in.Main != nil {
 			rest.MainKnown, rest.Main = true, *in.Main
@@ -173,7 +190,7 @@ func (x *Index) ranks(d *json.Decoder) error {
 		}
 		x.rank(fleet.Worker{ID: in.Worker, Rank: in.Rank}).Rest = rest
 	}
-	return nil
+	return delim(d, ']')
 }
 
 func engineHashes(in []hashID) []kvcache.EngineHash {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/fx"
@@ -136,5 +137,5 @@ func abandoned(ctx context.Context, path string) bool {
 		_ = c.Close() // somebody is there
 		return false
 	}
-	return true
+	return errors.Is(err, syscall.ECONNREFUSED) // else it may be busy, or not ours
 }

@@ -2,6 +2,7 @@ package app_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/routerd/routerd/internal/app"
@@ -133,6 +135,32 @@ func TestTheServiceIsOffWithoutAnAddress(t *testing.T) {
 	}
 }
 
+// busySocket has one start at a socket whose owner does not come to accept anybody.
+func busySocket(t *testing.T, cfg config.Config) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "busy.sock")
+	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = syscall.Close(fd) }()
+	if err := errors.Join(syscall.Bind(fd, &syscall.SockaddrUnix{Name: path}), syscall.Listen(fd, 0)); err != nil {
+		t.Fatal(err)
+	}
+	c, err := net.Dial("unix", path) // it waits, and is all that may
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	cfg.Selection.Listen = "unix:" + path
+	if _, err := app.Start(t.Context(), cfg, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "--selection.listen") {
+		t.Errorf("busy: got %v", err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Errorf("the socket of somebody else is gone: %v", err)
+	}
+}
+
 // A socket that nobody listens at is left over and replaced; one that somebody
 // uses, and a file that is no socket, are not touched.
 func TestTheServiceListensOnAUnixSocket(t *testing.T) {
@@ -156,6 +184,7 @@ func TestTheServiceListensOnAUnixSocket(t *testing.T) {
 	}
 	other := withService(t)
 	other.Selection.Listen = cfg.Selection.Listen
+	busySocket(t, other)
 	if _, err := app.Start(t.Context(), other, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "--selection.listen") {
 		t.Errorf("in use: got %v", err)
 	}

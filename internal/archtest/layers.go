@@ -60,7 +60,7 @@ var Layers = []Row{
 	{Component: "internal/durable", Repo: none, ThirdParty: none},
 	// What surfaces that speak JSON need below them: the form of our own APIs, and
 	// reading the few fields of a large body.
-	{Component: "internal/httpapi", Repo: vocabulary, ThirdParty: none},
+	{Component: "internal/httpapi", Repo: append([]string{"internal/jsonscan"}, vocabulary...), ThirdParty: none},
 	{Component: "internal/jsonscan", Repo: none, ThirdParty: none},
 	{Component: "internal/apiserver", Repo: []string{"internal/httpapi"}},
 

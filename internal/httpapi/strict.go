@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/internal/jsonscan"
 )
 
 // maxDepth bounds how deep JSON bodies nest.
@@ -46,6 +47,9 @@ func CheckObject(body []byte, t reflect.Type) error {
 		f.WrongType = json.Valid(body)
 		return f
 	}
+	if !jsonscan.Text(body) {
+		return NoUnicode()
+	}
 	w := walker{json.NewDecoder(bytes.NewReader(body))}
 	w.dec.UseNumber()
 	if err := w.value(t, "", 0); err != nil {
@@ -55,6 +59,12 @@ func CheckObject(body []byte, t reflect.Type) error {
 		return Invalid("body", "more than one JSON value", "one JSON object")
 	}
 	return nil
+}
+
+// NoUnicode refuses a body with texts that are none: two of them could be one after
+// decoding.
+func NoUnicode() *Failure {
+	return Invalid("body", "it has a text that is no Unicode", "UTF-8, and escapes of surrogates in pairs")
 }
 
 type walker struct{ dec *json.Decoder }

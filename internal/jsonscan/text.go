@@ -1,0 +1,50 @@
+package jsonscan
+
+import (
+	"bytes"
+	"strconv"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// Text tells whether the texts of a JSON document are all Unicode: its bytes are UTF-8
+// and each escaped surrogate has its other half. Others have no value of their own:
+// decoders put U+FFFD for them, which makes different texts equal. It takes a few
+// passes over what holds no escapes.
+func Text(document []byte) bool {
+	if !utf8.Valid(document) {
+		return false
+	}
+	for {
+		i := bytes.IndexByte(document, '\\')
+		if i < 0 || i+1 >= len(document) {
+			return true
+		}
+		document = document[i:]
+		r, n := escaped(document)
+		if utf16.IsSurrogate(r) {
+			low, m := escaped(document[n:])
+			if utf16.DecodeRune(r, low) == utf8.RuneError {
+				return false
+			}
+			n += m
+		}
+		document = document[n:]
+	}
+}
+
+// escaped is the UTF-16 unit of a \u escape at the beginning and the escape's length; 0
+// for other escapes, and for none a length of 0.
+func escaped(b []byte) (unit rune, n int) {
+	if len(b) < 2 || b[0] != '\\' {
+		return 0, 0
+	}
+	if b[1] != 'u' || len(b) < 6 {
+		return 0, 2
+	}
+	v, err := strconv.ParseUint(string(b[2:6]), 16, 16)
+	if err != nil {
+		return 0, 2
+	}
+	return rune(v), 6
+}
