@@ -4,6 +4,7 @@ package e2e_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -41,28 +43,35 @@ func guideHas(t *testing.T, language, begins string) string {
 	return found[0]
 }
 
-// The commands and the two forwarders of the guide work as they are written, at
-// other addresses.
-func TestTheForwardersOfTheGuide(t *testing.T) {
-	dir := socketFolder(t)
+// guideScripts are the forwarders of the guide, written to files by their names.
+func guideScripts(t *testing.T, dir string) map[string]string {
+	t.Helper()
 	scripts := map[string]string{}
 	for language, name := range map[string]string{"sh": "forward.sh", "python": "forward.py"} {
 		text := guideHas(t, language, "# "+name)
-		if lines := strings.Count(text, "\n"); lines > 32 {
-			t.Errorf("%s has %d lines, want about 30", name, lines)
+		if lines := strings.Count(text, "\n"); lines > 30 {
+			t.Errorf("%s has %d lines, want at most 30", name, lines)
 		}
 		scripts[name] = filepath.Join(dir, name)
 		if err := os.WriteFile(scripts[name], []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+	return scripts
+}
+
+// The commands and the two forwarders of the guide work as they are written, at
+// other addresses.
+func TestTheForwardersOfTheGuide(t *testing.T) {
+	dir := socketFolder(t)
+	scripts := guideScripts(t, dir)
 	for _, c := range []struct {
 		name, listen string
 		command      []string
 		streams      bool
 	}{
-		{"curl", "127.0.0.1:0", []string{"bash", scripts["forward.sh"]}, false},
-		{"curl at a socket", "unix:" + filepath.Join(dir, "s"), []string{"bash", scripts["forward.sh"]}, false},
+		{"curl", "127.0.0.1:0", []string{"sh", scripts["forward.sh"]}, false},
+		{"curl in bash at a socket", "unix:" + filepath.Join(dir, "s"), []string{"bash", scripts["forward.sh"]}, false},
 		{"Python", "127.0.0.1:0", []string{mustEnv(t, "ROUTERD_PYTHON"), scripts["forward.py"]}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -73,11 +82,7 @@ func TestTheForwardersOfTheGuide(t *testing.T) {
 			if unix {
 				env = append(env, "SELECTION_SOCKET="+socket)
 			}
-			add := strings.ReplaceAll(at(guideHas(t, "sh", "curl -sS http://127.0.0.1:8092/workers"), e), "http://127.0.0.1:8092", s.base())
-			if unix {
-				add = strings.Replace(add, "curl", "curl --unix-socket "+socket, 1)
-			}
-			typedAs(t, nil, "", "bash", "-euc", add)
+			s.typesGuide(t, addWorker, e)
 
 			const rounds = 1
 			body := map[string]any{"model": "my-model", "prompt": tokens(1, 64), "max_tokens": 8}
@@ -108,13 +113,129 @@ func TestTheForwardersOfTheGuide(t *testing.T) {
 				t.Errorf("without a worker the forwarder printed %q and said nothing", out)
 			}
 			s.quiet("my-model")
+
+			// What the service refuses is told in its words.
+			s.says(t, http.StatusOK, "DELETE", "/workers/1", nil)
+			_, err := forwards(t, env, request, c.command...)
+			if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 1 || !strings.Contains(err.Error(), `"message":"no schedulable workers`) || strings.Contains(err.Error(), "Traceback") {
+				t.Errorf("refused by the service: %v", err)
+			}
 		})
 	}
 }
 
+// addWorker is how the command of the guide begins that adds a worker with one rank,
+// and addRanks that for one with several.
+const (
+	addWorker = "curl -sS http://127.0.0.1:8092/workers -H 'content-type: application/json' -d '{\n  \"worker_id\": 1"
+	addRanks  = "curl -sS http://127.0.0.1:8092/workers -H 'content-type: application/json' -d '{\n  \"worker_id\": \"2\""
+)
+
+// typesGuide types the command of the guide that begins with a text, at the addresses
+// of s and e, and with the token of s.
+func (s *service) typesGuide(t *testing.T, begins string, e *sim.Engine) string {
+	t.Helper()
+	command := strings.ReplaceAll(at(guideHas(t, "sh", begins), e), "http://127.0.0.1:8092", s.base())
+	curl := "curl"
+	if socket, unix := strings.CutPrefix(s.at, "unix:"); unix {
+		curl += " --unix-socket " + socket
+	}
+	if s.bearer != "" {
+		curl += " -H 'authorization: Bearer " + s.bearer + "'"
+	}
+	return typedAs(t, nil, "", "sh", "-euc", strings.Replace(command, "curl", curl, 1))
+}
+
+// A forwarder that a signal ends in the middle of a request leaves no booking, whether
+// the terminal's Ctrl-C tells its whole group or it is told alone. It asks with the
+// token.
+func TestAForwarderThatASignalEndsLeavesNoBooking(t *testing.T) {
+	dir := socketFolder(t)
+	scripts := guideScripts(t, dir)
+	e := simtest.Start(t, func(c *sim.Config) {
+		c.Model, c.AnswerTokens, c.DecodePerToken = "my-model", 10_000, 20*time.Millisecond
+	})
+	token := filepath.Join(dir, "token")
+	const bearer = "0123456789abcdef0123456789abcdef"
+	if err := os.WriteFile(token, []byte(bearer+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := startServiceAt(t, "127.0.0.1:0", "selection: {token_file: '"+token+"'}\n")
+	s.bearer = bearer
+	s.typesGuide(t, addWorker, e)
+	env := []string{"SELECTION_URL=" + s.base(), "SELECTION_TOKEN=" + bearer}
+	request := string(bodyOf(t, map[string]any{"model": "my-model", "prompt": tokens(1, 64), "max_tokens": 10_000}))
+	for name, command := range map[string][]string{
+		"sh": {"sh", scripts["forward.sh"]}, "bash": {"bash", scripts["forward.sh"]}, "Python": {mustEnv(t, "ROUTERD_PYTHON"), scripts["forward.py"]},
+	} {
+		for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+			t.Run(fmt.Sprint(name, ", ", signal), func(t *testing.T) {
+				served := engineServed(t, e)
+				cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)
+				var said strings.Builder
+				cmd.Env, cmd.Stdin, cmd.Stderr = append(os.Environ(), env...), strings.NewReader(request), &said
+				cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+				if err := cmd.Start(); err != nil {
+					t.Fatal(err)
+				}
+				eventually(t, soon, func() error {
+					if n := engineServed(t, e); n == served {
+						return errors.New("the request has not come to the engine")
+					}
+					return nil
+				})
+				whom := cmd.Process.Pid
+				if signal == syscall.SIGINT {
+					whom = -whom
+				}
+				began := time.Now()
+				if err := syscall.Kill(whom, signal); err != nil {
+					t.Fatal(err)
+				}
+				_ = cmd.Wait()
+				if code, took := cmd.ProcessState.ExitCode(), time.Since(began); code != 128+int(signal) || took > 20*time.Second {
+					t.Errorf("it ended with %d after %s: %s", code, took, said.String())
+				}
+				s.quiet("my-model")
+			})
+		}
+	}
+}
+
+// The worker with several ranks and the booking of a worker that the guide shows are
+// taken as they are written.
+func TestTheOtherCommandsOfTheSelectionGuide(t *testing.T) {
+	e := simtest.Start(t, func(c *sim.Config) { c.Model, c.Ranks = "my-large-model", 2 })
+	s := startService(t, "")
+	if out := s.typesGuide(t, addRanks, e); !strings.Contains(out, `"lifecycle":"schedulable"`) {
+		t.Errorf("the worker with two ranks: %s", out)
+	}
+	one := simtest.Start(t, func(c *sim.Config) { c.Model = "my-model" })
+	s.typesGuide(t, addWorker, one)
+	text, err := os.ReadFile(selectionGuide)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "curl -sS http://127.0.0.1:8092/reservations")
+	command, _, found := strings.Cut(rest, "```")
+	if !found {
+		t.Fatal("no booking of a worker in the guide")
+	}
+	out := typedAs(t, nil, "", "sh", "-euc", "curl -sS "+s.base()+"/reservations"+command)
+	if !strings.Contains(out, `"selection_id":"my-request-1"`) || !strings.Contains(string(s.says(t, http.StatusOK, "GET", "/loads?model_name=my-model", nil).body), `"potential_prefill_tokens":4`) {
+		t.Errorf("the booking of a worker: %s", out)
+	}
+	s.frees(t, "my-request-1")
+	s.quiet("my-model")
+}
+
 // at is a command of the guide with the engine's addresses.
 func at(command string, e *sim.Engine) string {
-	return strings.NewReplacer("http://127.0.0.1:8000", e.URL(), "tcp://127.0.0.1:5557", e.EventEndpoints()[0]).Replace(command)
+	events := e.EventEndpoints()
+	return strings.NewReplacer(
+		"http://127.0.0.1:8000", e.URL(), "tcp://127.0.0.1:5557", events[0],
+		"http://127.0.0.1:8001", e.URL(), "tcp://127.0.0.1:5567", events[0], "tcp://127.0.0.1:5568", events[len(events)-1],
+	).Replace(command)
 }
 
 func engineServed(t *testing.T, e *sim.Engine) int {
