@@ -27,17 +27,19 @@ type Resolver interface {
 }
 
 // NewResolver asks the name server at HOST:PORT, or those of the system when it is
-// empty. Unlike the default resolver it takes no half answer, and does not go on
-// with the search list when a server fails.
+// empty. Unlike the default resolver it takes no half answer, does not go on with the
+// search list when a server fails, and leaves no connection open when ctx ends.
 func NewResolver(server string) *net.Resolver {
-	r := &net.Resolver{PreferGo: true, StrictErrors: true}
-	if server != "" {
-		r.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
-			var d net.Dialer
-			return d.DialContext(ctx, network, server)
+	return &net.Resolver{PreferGo: true, StrictErrors: true, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		if server != "" {
+			address = server
 		}
-	}
-	return r
+		c, err := new(net.Dialer).DialContext(ctx, network, address)
+		if err == nil {
+			context.AfterFunc(ctx, func() { _ = c.Close() }) // a read of the resolver does not look at ctx
+		}
+		return c, err
+	}}
 }
 
 // Source is the workers of one name.
