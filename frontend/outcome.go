@@ -57,7 +57,7 @@ func (s *Server) ReportTo(to Outcomes) {
 
 // tell reports what the attempt under way says of its worker, once.
 func (x *exchange) tell(o Outcome) {
-	if o == "" || x.told || x.sel == nil || x.cause(nil) != nil {
+	if o == "" || x.told || x.sel == nil {
 		return
 	}
 	x.told = true

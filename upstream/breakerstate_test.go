@@ -303,6 +303,7 @@ func TestAWorkersChangesAreToldInOrderAndOneByOne(t *testing.T) {
 			t.Error("told twice at once")
 		}
 		told = append(told, open)
+		<-time.After(15 * time.Millisecond) // the cooldown ends meanwhile
 		inside.Add(-1)
 	})
 	ep := endpoint(t, "http://w:1")
