@@ -95,8 +95,11 @@ func wanted(line []byte) bool {
 
 // line reads one sample: name{label="value",…} number [time].
 func (r *reading) line(line []byte) {
-	end := bytes.IndexAny(line, "{ \t")
-	if end < 0 {
+	end := 0
+	for end < len(line) && line[end] != '{' && line[end] != ' ' && line[end] != '\t' {
+		end++
+	}
+	if end == len(line) {
 		return
 	}
 	f := fieldOf(line[:end])

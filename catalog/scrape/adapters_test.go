@@ -1,0 +1,151 @@
+package scrape_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/routerd/routerd/catalog/scrape"
+	"github.com/routerd/routerd/fleet"
+)
+
+func TestAdaptersAreTheCardsWithAParent(t *testing.T) {
+	for _, c := range []struct {
+		name, body string
+		want       []string
+	}{
+		{"vLLM", fixture(t, "models_vllm.json"), []string{"sql-adapter"}},
+		{"SGLang", fixture(t, "models_sglang.json"), []string{"sql-adapter"}},
+		{"none", `{"data":[]}`, []string{}},
+		{"sorted, each once", `{"data":[{"id":"b","parent":"m"},{"id":"a","parent":"m"},{"id":"b","parent":"m"}]}`, []string{"a", "b"}},
+		{"what no record can have", `{"data":[{"id":"base-model","parent":"m"},{"id":"","parent":"m"},{"id":"a\u0000b","parent":"m"},{"id":"` +
+			strings.Repeat("x", 257) + `","parent":"m"},{"id":"a","parent":""}]}`, []string{}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := scrape.ReadAdapters(c.body, "base-model")
+			must(t, err)
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+	for _, body := range []string{"", "null x", "[1]", `{"data":{}}`, strings.Repeat(`{"data":`, 20000)} {
+		if got, err := scrape.ReadAdapters(body, "m"); err == nil && len(got) > 0 {
+			t.Errorf("%.20q: got %v", body, got)
+		}
+	}
+}
+
+func FuzzAdapters(f *testing.F) {
+	f.Add(fixture(f, "models_vllm.json"), "base-model")
+	f.Add(fixture(f, "models_sglang.json"), "sql-adapter")
+	f.Fuzz(func(t *testing.T, body, model string) {
+		names, err := scrape.ReadAdapters(body, model)
+		if err != nil {
+			return
+		}
+		r := record(1, "http://127.0.0.1:1")
+		for _, name := range names {
+			if name == model {
+				t.Errorf("%q is the model", name)
+			}
+			if name != r.Model {
+				r.Adapters = append(r.Adapters, fleet.Adapter{Name: name})
+			}
+		}
+		if _, err := r.Normalised(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func lora(at float64, names string) string {
+	return fmt.Sprintf("vllm:num_requests_running 1\nvllm:lora_requests_info{running_lora_adapters=%q} %f\n", names, at)
+}
+
+func cards(names ...string) string {
+	var list []string
+	for _, name := range names {
+		list = append(list, fmt.Sprintf(`{"id":%q,"parent":"base-model"}`, name))
+	}
+	return `{"data":[` + strings.Join(list, ",") + `]}`
+}
+
+func namesOf(s *scrape.Scraper, id fleet.WorkerID) string {
+	loaded, ok := s.Adapters(id)
+	if !ok {
+		return "?"
+	}
+	var names []string
+	for _, a := range loaded {
+		names = append(names, a.Name)
+	}
+	return strings.Join(names, " ")
+}
+
+func TestAdaptersAreAskedForEveryHalfMinuteAndSoonerWhenTheMetricsNameAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newPipeEngine(lora(1000, "a"), cards("a"))
+		s := scrape.New(scrape.DefaultConfig(), listOf(record(1, "http://w1:1")), discard())
+		s.SetDial(e.dial)
+		defer start(t, s)()
+		at := func(d time.Duration, want string) {
+			t.Helper()
+			wait(d)
+			if got := namesOf(s, 1); got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		}
+		if got := namesOf(s, 1); got != "?" {
+			t.Errorf("got %q before it was asked", got)
+		}
+		at(2*time.Second, "a")
+		e.set("", cards("a", "b"))
+		at(15*time.Second, "a")
+		at(25*time.Second, "a b")
+
+		// For one in use that the list lacks the list is asked for.
+		asked := e.count("/v1/models")
+		e.set(lora(1001, "c"), cards("a", "c"))
+		at(1500*time.Millisecond, "a c")
+		if got := e.count("/v1/models"); got != asked+1 {
+			t.Errorf("asked %d times", got-asked)
+		}
+
+		// If it was asked for a moment ago, what is in use counts before it is again.
+		e.set(lora(1002, "d"), cards("a", "c", "d"))
+		at(1200*time.Millisecond, "a c d")
+		at(3*time.Second, "a c d")
+
+		// One that the list lacks all the same is not believed again and again.
+		e.set(lora(1003, "ghost"), "")
+		at(5*time.Second, "a c d")
+		e.set(lora(1004, "ghost"), "")
+		at(5*time.Second, "a c d")
+		if got := e.count("/v1/models"); got != asked+3 {
+			t.Errorf("asked %d times", got-asked)
+		}
+
+		// Without an answer the last one counts for a while.
+		e.set("", "no JSON")
+		at(60*time.Second, "a c d")
+		at(60*time.Second, "?")
+		if _, models := s.Asked("unreadable"); models < 3 {
+			t.Errorf("%d unreadable", models)
+		}
+	})
+}
+
+func TestAnEngineWithoutMetricsTellsItsAdaptersAllTheSame(t *testing.T) {
+	e := newEngine(t, "nothing\n", fixture(t, "models_sglang.json"))
+	s := scrape.New(quick(), listOf(record(1, e.URL)), discard())
+	start(t, s)
+	until(t, "its adapters are known", func() bool { return namesOf(s, 1) == "sql-adapter" })
+	if _, ok := s.Adapters(2); ok {
+		t.Error("those of an unknown worker are known")
+	}
+}
