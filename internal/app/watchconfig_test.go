@@ -27,9 +27,10 @@ type followed struct {
 }
 
 // startFollowed starts a router on a file with a text; reading is called at every
-// reload and may be nil.
+// reload and may be nil. The test runs beside others: it waits most of the time.
 func startFollowed(t *testing.T, text string, reading func()) *followed {
 	t.Helper()
+	t.Parallel()
 	dir := t.TempDir()
 	f := &followed{
 		reloadable: &reloadable{log: &testkit.Log{}}, t: t, file: filepath.Join(dir, "routerd.yaml"),
