@@ -32,12 +32,15 @@ func configCommand() *cobra.Command {
 			},
 		},
 		&cobra.Command{
-			Use: "check", Short: "Check the configuration; warn on standard error of what is probably not meant, and say nothing else when it is right",
+			Use: "check", Short: "Check the configuration and the token files that it names; warn on standard error of what is probably not meant, and say nothing else when it is right",
 			Example: "  routerd config check -c routerd.yaml", Args: cobra.NoArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error {
 				loaded, err := loadConfig(cmd)
 				if err != nil {
 					return err
+				}
+				if bad := loaded.CheckTokens(); len(bad) > 0 {
+					return usageError{&config.Error{Problems: bad}}
 				}
 				for _, w := range loaded.Config.Warnings() {
 					if _, err := fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s: %s\n", w.Key, w.Message); err != nil {

@@ -15,8 +15,8 @@ import (
 
 // Selection configures the selection service.
 type Selection struct {
-	Listen         string   `koanf:"listen" reload:"restart" doc:"Address, HOST:PORT (the usual one is 127.0.0.1:8092) or unix:PATH; empty is off."`
-	TokenFile      string   `koanf:"token_file" reload:"live" doc:"File that holds the bearer token which every route but /health asks for; empty asks for none. A reload reads it again, also when the key has not changed."`
+	Listen         string   `koanf:"listen" reload:"restart" doc:"Address, HOST:PORT (the usual one is 127.0.0.1:8092) or unix:PATH with an absolute path of at most 107 bytes, which gets mode 0660; empty is off."`
+	TokenFile      string   `koanf:"token_file" reload:"live" doc:"File that holds the bearer token which every route but /health asks for, 16 or more visible ASCII characters; empty asks for none. A reload reads it again, also when the key has not changed."`
 	MaxBody        Bytes    `koanf:"max_body" reload:"live" min:"1KiB" max:"1GiB" doc:"Largest request body."`
 	HalfClose      string   `koanf:"half_close" reload:"live" oneof:"abort ignore" doc:"Whether a caller that closes its sending side has gone. A connection keeps what it was accepted under."`
 	Expiry         Duration `koanf:"expiry" reload:"restart" min:"1s" max:"31536000s" doc:"How long a reservation lives that its caller does not free."`
@@ -98,6 +98,14 @@ func (c Config) openSelection() []Warning {
 		WarnOpenSelection, "selection.token_file",
 		fmt.Sprintf("selection.listen %q is not on loopback and no token is asked for: whoever reaches it can book and change the workers", c.Selection.Listen),
 	}}
+}
+
+// unusedToken warns of a token for a selection service that is off.
+func (c Config) unusedToken() []Warning {
+	if c.Selection.Listen != "" || c.Selection.TokenFile == "" {
+		return nil
+	}
+	return []Warning{{WarnUnusedToken, "selection.listen", "selection.token_file is given and selection.listen is not: the selection service is off"}}
 }
 
 // loopback tells whether an address is this machine's own.

@@ -56,6 +56,10 @@ func TestASelectionServiceThatAnybodyReachesIsWarnedOf(t *testing.T) {
 			t.Errorf("%s: got %+v", listen, got)
 		}
 	}
+	want := []config.Warning{{config.WarnUnusedToken, "selection.listen", "selection.token_file is given and selection.listen is not: the selection service is off"}}
+	if diff := cmp.Diff(want, mustLoad(t, "selection: {token_file: /etc/token}\n", nil).Config.Warnings()); diff != "" {
+		t.Errorf("a token for nothing (-want +got)\n%s", diff)
+	}
 	if got := mustLoad(t, "selection: {listen: '0.0.0.0:8092', token_file: /etc/token}\n", nil).Config.Warnings(); len(got) != 0 {
 		t.Errorf("with a token: got %+v", got)
 	}

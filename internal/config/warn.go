@@ -16,6 +16,7 @@ const (
 	WarnUnknownClass  = "unknown_class"  // a rule's class is none of queue.classes
 	WarnUnknownModel  = "unknown_model"  // a managed adapter's model is none that the file knows
 	WarnOpenSelection = "open_selection" // the selection service can be reached from elsewhere and asks for no token
+	WarnUnusedToken   = "unused_token"   // a token is configured for a selection service that is off
 	WarnFewSlots      = "few_slots"      // a model's managed adapters do not all fit its workers of the file
 )
 
@@ -29,7 +30,7 @@ type Warning struct {
 
 // Warnings are what is probably not meant, in the order of the file.
 func (c Config) Warnings() []Warning {
-	return slices.Concat(c.unknownClasses(), c.boundsWithoutCapacity(), c.adaptersWithoutPlace(), c.openSelection())
+	return slices.Concat(c.unknownClasses(), c.boundsWithoutCapacity(), c.adaptersWithoutPlace(), c.openSelection(), c.unusedToken())
 }
 
 // unknownClasses warns of rules for classes in which nobody can wait.

@@ -1,0 +1,54 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/routerd/routerd/selection"
+)
+
+// CheckTokens reads the token files that the configuration names, in the order of
+// its keys, and tells what a start would refuse. It makes none: that of the admin API
+// may be missing, a start makes it. No problem holds a token.
+func (l *Loaded) CheckTokens() []Problem {
+	c := &l.Config
+	var out []Problem
+	refuse := func(key, file, why string) {
+		out = append(out, Problem{Source: l.sources[strings.ReplaceAll(key, ".", sep)], Key: key, Value: file, Reason: why})
+	}
+	for _, t := range []struct {
+		key, file string
+		made      bool // by a start, where it is missing
+		foreign   bool // it is another service's, which decides on its form
+	}{
+		{key: "admin.token_file", file: c.Admin.TokenFile, made: true},
+		{key: "selection.token_file", file: c.Selection.TokenFile},
+		{key: "index.peer_token_file", file: c.Index.PeerTokenFile, foreign: true},
+	} {
+		if t.file == "" {
+			continue
+		}
+		text, err := os.ReadFile(t.file)
+		if t.made && errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			refuse(t.key, t.file, err.Error())
+			continue
+		}
+		if err := tokenProblem(string(text)); err != nil && !t.foreign {
+			refuse(t.key, t.file, "the "+err.Error())
+		}
+	}
+	return out
+}
+
+// tokenProblem is what is wrong with the text of a token file.
+func tokenProblem(text string) error {
+	c := selection.DefaultConfig()
+	c.Token = cmp.Or(strings.TrimSpace(text), " ") // no text would ask for no token
+	return c.Validate()
+}

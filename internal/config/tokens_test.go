@@ -1,0 +1,44 @@
+package config_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestTokenFilesAreCheckedWithoutMakingOne(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	good, short, empty, away := file("good", "0123456789abcdef\n"), file("short", "secret-words\n"), file("empty", "\n"), filepath.Join(dir, "away")
+	for name, c := range map[string]struct{ text, want string }{
+		"none":                            {"", ""},
+		"right ones":                      {"admin: {token_file: '" + good + "'}\nselection: {token_file: '" + good + "'}\nindex: {peer_token_file: '" + good + "'}", ""},
+		"admin's, which a start makes":    {"admin: {token_file: '" + away + "'}", ""},
+		"a peer's, of whatever form":      {"index: {peer_token_file: '" + short + "'}", ""},
+		"the service's, which is away":    {"selection: {token_file: '" + away + "'}", "selection.token_file: open " + away + ": no such file or directory"},
+		"a peer's, which is away":         {"index: {peer_token_file: '" + away + "'}", "index.peer_token_file: open " + away + ": no such file or directory"},
+		"the service's, which is short":   {"selection: {token_file: '" + short + "'}", "selection.token_file: the token is not usable; allowed: at least 16 visible ASCII characters"},
+		"the service's, with no token":    {"selection: {token_file: '" + empty + "'}", "selection.token_file: the token is not usable; allowed: at least 16 visible ASCII characters"},
+		"admin's, which is there and bad": {"admin: {token_file: '" + short + "'}", "admin.token_file: the token is not usable; allowed: at least 16 visible ASCII characters"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := mustLoad(t, c.text, nil).CheckTokens()
+			if c.want == "" && len(got) > 0 || c.want != "" && (len(got) != 1 || !strings.HasSuffix(got[0].Error(), c.want)) {
+				t.Errorf("got %v, want %q", got, c.want)
+			}
+			if len(got) == 1 && (strings.Contains(got[0].Error(), "secret") || got[0].Source == "") {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+	if _, err := os.Stat(away); err == nil {
+		t.Error("a token was made")
+	}
+}
