@@ -3,8 +3,9 @@ package health
 import (
 	"context"
 	"log/slog"
-
-	"github.com/prometheus/client_golang/prometheus"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/routerd/routerd/catalog"
 	"github.com/routerd/routerd/core"
@@ -25,49 +26,231 @@ type Reconciler interface {
 type Monitor struct {
 	reconciler Reconciler
 	log        *slog.Logger
+	asker      asker
+	counters   counters
+	slots      chan struct{} // holds one for each probe that is not slow
+	wake       chan struct{} // size 1: Run looks at the agenda
+	stale      chan struct{} // size 1: Run lists the workers
+	returning  atomic.Pointer[returning]
+	suspects   sync.Map // of fleet.WorkerID: those of which a request's success is news
+
+	mu      sync.Mutex // guards all below, and what it holds
+	cfg     Config
+	workers map[fleet.WorkerID]*watched
+	groups  map[fleet.PartitionKey]*group
+	agenda  agenda
+	listing uint64 // how often the workers were listed
 }
 
 // New makes a monitor that asks nobody until Run or Standing is called; cfg must
 // be valid.
 func New(cfg Config, r Reconciler, log *slog.Logger) *Monitor {
-	return &Monitor{reconciler: r, log: log}
+	return newMonitor(cfg, r, &dialler{}, log)
 }
 
-// Configure puts another configuration, a valid one, in force.
-func (m *Monitor) Configure(cfg Config) {}
+func newMonitor(cfg Config, r Reconciler, a asker, log *slog.Logger) *Monitor {
+	return &Monitor{
+		reconciler: r, log: log, asker: a, cfg: cfg,
+		slots: make(chan struct{}, maxAtOnce), wake: make(chan struct{}, 1), stale: make(chan struct{}, 1),
+		workers: map[fleet.WorkerID]*watched{}, groups: map[fleet.PartitionKey]*group{},
+	}
+}
 
-// Run probes the workers until ctx ends, waits for what is under way and returns
-// nil.
-func (m *Monitor) Run(ctx context.Context) error {
-	<-ctx.Done()
-	return nil
+// Configure puts another configuration, a valid one, in force. Without probes all
+// workers count as having answered well.
+func (m *Monitor) Configure(cfg Config) {
+	var fx effects
+	now := time.Now()
+	m.mu.Lock()
+	if cfg == m.cfg {
+		m.mu.Unlock()
+		return
+	}
+	m.cfg = cfg
+	for _, w := range m.workers {
+		m.govern(w, w.rules.probed)
+		m.review(w, now, &fx)
+		due := now.Add(spread(cfg.Interval)) // not all at once
+		if w.place >= 0 && w.due.Before(due) {
+			due = w.due
+		}
+		m.schedule(w, now, due)
+	}
+	m.mu.Unlock()
+	m.emit(&fx)
+	nudge(m.wake)
 }
 
 // Standing implements catalog.Health. It returns with the first probe of a worker
 // that is new, else at once.
 func (m *Monitor) Standing(ctx context.Context, rec fleet.Record) (core.Lifecycle, []string) {
-	return core.Ready, nil
+	var fx effects
+	now := time.Now()
+	m.mu.Lock()
+	w := m.workers[rec.ID]
+	if w == nil || w.url != rec.URL {
+		w = m.add(rec, now, &fx)
+		nudge(m.stale) // it may have left before it was asked about
+	} else {
+		m.update(w, rec, now, &fx)
+	}
+	var probe func() // the first one of all
+	if f := w.flight; !w.rules.asks() || w.machine.known() {
+		probe = func() {}
+	} else if f != nil {
+		probe = func() {
+			select {
+			case <-f.done:
+			case <-ctx.Done():
+			}
+		}
+	} else {
+		probe = m.takeOff(ctx, w, m.slot)
+	}
+	m.mu.Unlock()
+	m.emit(&fx)
+	probe()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	w.asked, w.told = true, w.standing()
+	return w.told.lifecycle, w.told.reasons()
 }
-
-// Narrow implements core.Eligibility: it takes workers that have just returned from
-// some of the requests, more and more seldom until Config.SlowStart is over. Requests
-// with a pin, an affinity target or a session are left alone, and so are those that
-// would have nobody left. It costs one atomic load while nobody returns.
-func (m *Monitor) Narrow(req *core.Request, workers []fleet.Worker, keep []bool) {}
 
 // Passive hears how a request to a worker went. It costs a look-up as long as all
 // goes well. Unknown workers are ignored.
-func (m *Monitor) Passive(id fleet.WorkerID, o Outcome) {}
+func (m *Monitor) Passive(id fleet.WorkerID, o Outcome) {
+	if o == Success {
+		if _, ok := m.suspects.Load(id); !ok {
+			return
+		}
+	}
+	m.hear(id, func(w *watched, now time.Time) { w.machine.passive(&w.rules, now, o) })
+}
 
 // Breaker hears that the proxy's breaker of a worker has opened, which takes the
 // worker out, or that it has closed, which ends that at once. Since a breaker from
 // which requests are kept away never closes, an ejection of this kind ends by time
-// too, as one by failed requests does.
-func (m *Monitor) Breaker(id fleet.WorkerID, open bool, reason string) {}
+// too, as one by failed requests does. The reason is for operators; it should hold
+// no address.
+func (m *Monitor) Breaker(id fleet.WorkerID, open bool, reason string) {
+	m.hear(id, func(w *watched, now time.Time) { w.machine.setBreaker(&w.rules, now, open, reason) })
+}
 
-// Register adds the monitor's metrics, named routerd_health_…, to reg. It is to be
-// called once.
-func (m *Monitor) Register(reg prometheus.Registerer) error { return nil }
+// hear lets a worker's machine hear something and does what follows.
+func (m *Monitor) hear(id fleet.WorkerID, tell func(w *watched, now time.Time)) {
+	var fx effects
+	now := time.Now()
+	m.mu.Lock()
+	w := m.workers[id]
+	if w == nil {
+		m.mu.Unlock()
+		return
+	}
+	until := w.machine.until
+	tell(w, now)
+	m.review(w, now, &fx)
+	if !w.machine.until.Equal(until) {
+		m.schedule(w, now, w.due)
+		nudge(m.wake)
+	}
+	m.mu.Unlock()
+	m.emit(&fx)
+}
+
+// review looks at a worker again and notes what that changes, for him and for those
+// of his partition. mu must be held, as in all below.
+func (m *Monitor) review(w *watched, now time.Time, fx *effects) {
+	if suspect := w.machine.suspect(); suspect != w.suspected {
+		if w.suspected = suspect; suspect {
+			m.suspects.Store(w.id, struct{}{})
+		} else {
+			m.suspects.Delete(w.id)
+		}
+	}
+	w.look(now)
+	m.refile(w, now, fx)
+}
+
+// refile finds out who of a worker's partition is out now.
+func (m *Monitor) refile(w *watched, now time.Time, fx *effects) {
+	w.group.file(w)
+	m.settle(w.group, now, fx)
+	m.note(w, now, fx)
+}
+
+func (m *Monitor) settle(g *group, now time.Time, fx *effects) {
+	g.settle(m.cfg.MaxEjected, func(o *watched) { m.note(o, now, fx) })
+}
+
+// note draws the conclusions of a worker's new standing.
+func (m *Monitor) note(w *watched, now time.Time, fx *effects) {
+	s, out := w.standing(), w.out()
+	switch {
+	case out && !w.wasOut:
+		w.slowly = w.verdict.state == unfit
+		m.counters.eject(s.reason)
+		m.endReturn(w.id, now)
+		fx.lines = append(fx.lines, line{ejected, w.name, s.reason})
+	case !out && w.wasOut && w.verdict.state == fit:
+		if w.slowly {
+			m.beginReturn(w.id, now)
+		}
+		fx.lines = append(fx.lines, line{back, w.name, ""})
+	case w.kept && !w.wasKept:
+		fx.lines = append(fx.lines, line{stays, w.name, s.reason})
+	}
+	w.wasOut, w.wasKept = out, w.kept
+	if w.asked && s != w.told {
+		w.told = s
+		fx.told = append(fx.told, w.id)
+	}
+}
+
+// effects are what is left to do when mu is free.
+type effects struct {
+	told  []fleet.WorkerID // whose standing has changed
+	lines []line
+}
+
+// line is one for the log.
+type line struct {
+	event  event
+	worker string
+	reason string
+}
+
+type event uint8
+
+const (
+	ejected event = iota
+	back
+	stays
+)
+
+// emit logs and tells the catalog. mu must not be held.
+func (m *Monitor) emit(fx *effects) {
+	for _, l := range fx.lines {
+		switch l.event {
+		case ejected:
+			m.log.Warn("worker ejected", "worker", l.worker, "reason", l.reason)
+		case back:
+			m.log.Info("worker back in rotation", "worker", l.worker)
+		case stays:
+			m.log.Warn("worker unfit but kept", "worker", l.worker, "reason", l.reason)
+		}
+	}
+	for _, id := range fx.told {
+		m.reconciler.Reconsider(id)
+	}
+}
+
+// nudge wakes who waits at a channel of size 1; a full one does already.
+func nudge(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}
 
 var (
 	_ catalog.Health   = (*Monitor)(nil)
