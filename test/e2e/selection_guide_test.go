@@ -171,10 +171,13 @@ func TestAForwarderThatASignalEndsLeavesNoBooking(t *testing.T) {
 		for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
 			t.Run(fmt.Sprint(name, ", ", signal), func(t *testing.T) {
 				served := engineServed(t, e)
-				cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)
+				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+				defer cancel()
+				cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 				var said strings.Builder
 				cmd.Env, cmd.Stdin, cmd.Stderr = append(os.Environ(), env...), strings.NewReader(request), &said
 				cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+				cmd.WaitDelay = time.Second
 				if err := cmd.Start(); err != nil {
 					t.Fatal(err)
 				}
