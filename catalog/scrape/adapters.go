@@ -51,15 +51,16 @@ func (l *adapterList) loaded(now time.Time) ([]fleet.Adapter, bool) {
 	return list, true
 }
 
-// listed takes over the whole list. What the metrics named and the list lacks is
-// not believed again before the next list.
-func (l *adapterList) listed(names []string, at time.Time) {
+// listed takes over the whole list and tells whether it is another. What the metrics
+// named and the list lacks is not believed again before the next list.
+func (l *adapterList) listed(names []string, at time.Time) (changed bool) {
 	l.denied = slices.DeleteFunc(l.added, func(name string) bool {
 		_, found := slices.BinarySearch(names, name)
 		return found
 	})
 	l.added = nil
-	l.known.Store(&knownAdapters{at: at, names: names})
+	was := l.known.Swap(&knownAdapters{at: at, names: names})
+	return was == nil || !slices.Equal(was.names, names)
 }
 
 // next plans the question after one at now.
@@ -69,15 +70,15 @@ func (l *adapterList) next(now time.Time) {
 
 // used takes over which adapters have requests, by the metrics. One that the list
 // lacks is loaded all the same if the sample is newer than the last: the list is out
-// of date and asked for soon.
-func (l *adapterList) used(s loraSample, model string) {
+// of date and asked for soon. It tells whether there was one.
+func (l *adapterList) used(s loraSample, model string) (changed bool) {
 	if s.at < 0 || s.at == l.sampleAt {
-		return
+		return false
 	}
 	l.sampleAt = s.at
 	k := l.known.Load()
 	if k == nil {
-		return
+		return false
 	}
 	names := slices.Clone(k.names)
 	for _, name := range s.names {
@@ -87,12 +88,14 @@ func (l *adapterList) used(s loraSample, model string) {
 			l.added = append(l.added, name)
 		}
 	}
-	if len(names) > len(k.names) {
-		l.known.Store(&knownAdapters{at: k.at, names: names})
-		if soon := l.asked.Add(listAgain); soon.Before(l.due) {
-			l.due = soon
-		}
+	if len(names) == len(k.names) {
+		return false
 	}
+	l.known.Store(&knownAdapters{at: k.at, names: names})
+	if soon := l.asked.Add(listAgain); soon.Before(l.due) {
+		l.due = soon
+	}
+	return true
 }
 
 // adaptersIn reads the answer of /v1/models: the cards with a parent. Names that a

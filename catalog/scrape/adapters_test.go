@@ -92,6 +92,13 @@ func TestAdaptersAreAskedForEveryHalfMinuteAndSoonerWhenTheMetricsNameAnother(t 
 		e := newPipeEngine(lora(1000, "a"), cards("a"))
 		s := scrape.New(scrape.DefaultConfig(), listOf(record(1, "http://w1:1")), discard())
 		s.SetDial(e.dial)
+		told := 0
+		s.OnAdapters(func(fleet.WorkerID) { told++ }) // one worker: one call at a time
+		defer func() {
+			if told != 7 { // a; b; c, c without b; d; ghost, no ghost
+				t.Errorf("told %d times of changes", told)
+			}
+		}()
 		defer start(t, s)()
 		at := func(d time.Duration, want string) {
 			t.Helper()

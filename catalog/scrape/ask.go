@@ -75,7 +75,9 @@ func (s *Scraper) readLoad(ctx context.Context, q question, at time.Time) error 
 	} else if q.page > 0 {
 		t.page.Store(q.page)
 	}
-	t.adapters.used(got.lora, t.place.model)
+	if t.adapters.used(got.lora, t.place.model) {
+		s.tellAdapters(t.id)
+	}
 	return s.takeOver(t, got, at)
 }
 
@@ -106,6 +108,8 @@ func (s *Scraper) readAdapters(ctx context.Context, q question) error {
 	if err != nil {
 		return err
 	}
-	q.target.adapters.listed(names, time.Now())
+	if q.target.adapters.listed(names, time.Now()) {
+		s.tellAdapters(q.target.id)
+	}
 	return nil
 }

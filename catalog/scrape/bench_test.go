@@ -29,6 +29,7 @@ func BenchmarkReadMetrics(b *testing.B) {
 	small := fixture(b, "metrics_vllm_0_33.txt")
 	for _, c := range []struct{ name, body string }{
 		{"vllm_0.33", small},
+		{"vllm_0.30_whole", fixture(b, "engines/vllm-0.30.0.txt")},
 		{"vllm_0.9", fixture(b, "metrics_vllm_0_9.txt")},
 		{"sglang", fixture(b, "metrics_sglang.txt")},
 		{"among_64KiB", histograms(64<<10) + small},
@@ -68,17 +69,25 @@ func BenchmarkReport(b *testing.B) {
 	}
 }
 
-// BenchmarkScrape asks 100 engines over HTTP as fast as the configuration allows and
-// tells the processor's time for each answer of 64 KiB, that of the server, which is
-// in the same process, included.
+// BenchmarkScrape asks 100 engines over HTTP ten times a second and tells the
+// processor's time for each answer, that of the server, which is in the same process,
+// included.
 func BenchmarkScrape(b *testing.B) {
-	e := newEngine(b, histograms(64<<10)+fixture(b, "metrics_vllm_0_33.txt"), fixture(b, "models_vllm.json"))
+	for _, c := range []struct{ name, body string }{
+		{"vllm_0.30_whole", fixture(b, "engines/vllm-0.30.0.txt")},
+		{"among_1MiB", histograms(1<<20) + fixture(b, "metrics_vllm_0_33.txt")},
+	} {
+		b.Run(c.name, func(b *testing.B) { benchmarkScrape(b, c.body) })
+	}
+}
+
+func benchmarkScrape(b *testing.B, body string) {
+	e := newEngine(b, body, fixture(b, "models_vllm.json"))
 	var records []fleet.Record
 	for i := range 100 {
 		records = append(records, record(fleet.WorkerID(1+i), e.URL))
 	}
-	cfg := quick()
-	s := scrape.New(cfg, listOf(records...), discard())
+	s := scrape.New(quick(), listOf(records...), discard())
 	before := cpu(b)
 	stop := start(b, s)
 	tick := time.NewTicker(time.Millisecond)

@@ -28,16 +28,22 @@ func TestWhatAnEnginePushesIsAReport(t *testing.T) {
 		none bool
 	}{
 		{
-			"all", 64, scrape.Push{At: now, Running: 3, Queued: 7, Tokens: 134401, MaxTokens: 320000},
-			load.Report{At: now, Running: 3, Queued: 7, KVUsed: 2101, KVTotal: 5000, KVUsage: 134401.0 / 320000}, false,
+			"all", 64,
+			scrape.Push{At: now, Running: 3, Queued: 7, Tokens: 134401, MaxTokens: 320000},
+			load.Report{At: now, Running: 3, Queued: 7, KVUsed: 2101, KVTotal: 5000, KVUsage: 134401.0 / 320000},
+			false,
 		},
 		{
-			"page unknown", 0, scrape.Push{At: now, Running: 3, Queued: 7, Tokens: 160000, MaxTokens: 320000},
-			load.Report{At: now, Running: 3, Queued: 7, KVUsed: -1, KVTotal: -1, KVUsage: 0.5}, false,
+			"page unknown", 0,
+			scrape.Push{At: now, Running: 3, Queued: 7, Tokens: 160000, MaxTokens: 320000},
+			load.Report{At: now, Running: 3, Queued: 7, KVUsed: -1, KVTotal: -1, KVUsage: 0.5},
+			false,
 		},
 		{
-			"room unknown", 64, scrape.Push{At: now, Running: 0, Queued: -1, Tokens: 64, MaxTokens: 0},
-			load.Report{At: now, Running: 0, Queued: -1, KVUsed: 1, KVTotal: -1, KVUsage: -1}, false,
+			"room unknown", 64,
+			scrape.Push{At: now, Running: 0, Queued: -1, Tokens: 64, MaxTokens: 0},
+			load.Report{At: now, Running: 0, Queued: -1, KVUsed: 1, KVTotal: -1, KVUsage: -1},
+			false,
 		},
 		{"nothing", 64, scrape.Push{At: now, Running: -1, Queued: -1, Tokens: -1, MaxTokens: 5}, load.Report{}, true},
 		{"absurd", 64, scrape.Push{At: now, Running: math.MaxInt64, Queued: -7, Tokens: math.MinInt64, MaxTokens: -1}, load.Report{}, true},

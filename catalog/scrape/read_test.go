@@ -83,25 +83,29 @@ vllm:cache_config_info{engine="3",num_gpu_blocks="None"} 1
 		},
 		{
 			"the only rank under another number", "vllm:num_requests_running{engine=\"0\"} 4\n",
-			func(r *fleet.Record) { r.DPStart = 3 }, map[uint32]load.Report{
+			func(r *fleet.Record) { r.DPStart = 3 },
+			map[uint32]load.Report{
 				3: {At: noon, Queued: -1, Running: 4, KVUsed: -1, KVTotal: -1, KVUsage: -1},
 			},
 		},
 		{
 			"one of several ranks for a worker of one", "vllm:num_requests_running{engine=\"1\"} 4\nvllm:num_requests_running{engine=\"0\"} 5\n",
-			nil, map[uint32]load.Report{
+			nil,
+			map[uint32]load.Report{
 				0: {At: noon, Queued: -1, Running: 5, KVUsed: -1, KVTotal: -1, KVUsage: -1},
 			},
 		},
 		{
 			"two for one rank: the larger", "vllm:num_requests_running{pid=\"1\"} 4\nvllm:num_requests_running{pid=\"2\"} 1\n",
-			nil, map[uint32]load.Report{
+			nil,
+			map[uint32]load.Report{
 				0: {At: noon, Queued: -1, Running: 4, KVUsed: -1, KVTotal: -1, KVUsage: -1},
 			},
 		},
 		{
 			"escapes, blanks and times", `vllm:num_requests_running{ a="x\"},\\" , engine="0", }   2  1764000000` + "\r\n",
-			nil, map[uint32]load.Report{
+			nil,
+			map[uint32]load.Report{
 				0: {At: noon, Queued: -1, Running: 2, KVUsed: -1, KVTotal: -1, KVUsage: -1},
 			},
 		},
@@ -117,6 +121,33 @@ vllm:cache_config_info{engine="3",num_gpu_blocks="None"} 1
 				t.Error(diff)
 			}
 			if got.Refused != 0 || got.Strange != 0 && c.name != "one of several ranks for a worker of one" {
+				t.Errorf("%d refused, %d of strange ranks", got.Refused, got.Strange)
+			}
+		})
+	}
+}
+
+// TestMetricsOfEachReleaseAreKnown reads what the releases' own code wrote for an idle
+// engine of two ranks.
+func TestMetricsOfEachReleaseAreKnown(t *testing.T) {
+	idle := load.Report{At: noon, Queued: 0, Running: 0, KVUsed: -1, KVTotal: 40000, KVUsage: 0}
+	both := map[uint32]load.Report{0: idle, 1: idle}
+	for release, want := range map[string]map[uint32]load.Report{
+		"vllm-0.9.0":  {1: idle}, // its second rank's metrics replace the first one's
+		"vllm-0.9.2":  {1: idle},
+		"vllm-0.10.2": both,
+		"vllm-0.11.2": both,
+		"vllm-0.14.0": both,
+		"vllm-0.18.0": both,
+		"vllm-0.24.0": both,
+		"vllm-0.30.0": both,
+	} {
+		t.Run(release, func(t *testing.T) {
+			got := read(t, fixture(t, "engines/"+release+".txt"), func(r *fleet.Record) { r.DPSize = 2 })
+			if diff := cmp.Diff(want, got.Reports); diff != "" {
+				t.Error(diff)
+			}
+			if got.Refused+got.Strange != 0 {
 				t.Errorf("%d refused, %d of strange ranks", got.Refused, got.Strange)
 			}
 		})

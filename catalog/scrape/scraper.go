@@ -34,7 +34,9 @@ type Scraper struct {
 	counters  counters
 	sockets   Sockets
 	endpoints func(catalog.View) map[int]string
-	dial      func(ctx context.Context, address string) (net.Conn, error)
+	// tellAdapters is called when what Adapters says of a worker has changed.
+	tellAdapters func(fleet.WorkerID)
+	dial         func(ctx context.Context, address string) (net.Conn, error)
 }
 
 // New makes a scraper; cfg must be valid.
@@ -42,7 +44,8 @@ func New(cfg Config, workers Reconciler, log *slog.Logger) *Scraper {
 	var dialer net.Dialer
 	s := &Scraper{
 		workers: workers, log: log, changed: make(chan struct{}, 1), sockets: noSockets{},
-		endpoints: func(catalog.View) map[int]string { return nil },
+		endpoints:    func(catalog.View) map[int]string { return nil },
+		tellAdapters: func(fleet.WorkerID) {},
 		dial: func(ctx context.Context, address string) (net.Conn, error) {
 			return dialer.DialContext(ctx, "tcp", address)
 		},
@@ -51,6 +54,11 @@ func New(cfg Config, workers Reconciler, log *slog.Logger) *Scraper {
 	s.table.Store(&table{})
 	return s
 }
+
+// OnAdapters has changed called with each worker of which Adapters says something
+// else than before, from the goroutine that asks its engine: it must be short. That an
+// engine told too long ago is not told. It must be called before Run.
+func (s *Scraper) OnAdapters(changed func(fleet.WorkerID)) { s.tellAdapters = changed }
 
 // Configure puts another configuration, a valid one, in force.
 func (s *Scraper) Configure(cfg Config) {
