@@ -193,7 +193,7 @@ func loss(b Bench) error {
 		}
 	}
 	if list, err := b.list(); err == nil {
-		return fmt.Errorf("List tells %s of a lost place", text(list))
+		return fmt.Errorf("got %s from List, though the place is lost", text(list))
 	}
 	want := b.set(2, 3)
 	b.Mend()
@@ -221,7 +221,7 @@ func ended(b Bench) error {
 		return fmt.Errorf("a watch that ends as it begins: %w", err)
 	}
 	if err := goleak.Find(was); err != nil {
-		return fmt.Errorf("Watch left something behind: %w", err)
+		return fmt.Errorf("left by Watch: %w", err)
 	}
 	return nil
 }
@@ -234,8 +234,12 @@ func listed(b Bench) error {
 		if err := w.gives(0, want); err != nil {
 			return err
 		}
-		if got, err := b.list(); err != nil || !equal(got, want) {
-			return fmt.Errorf("List is %s, %v; Watch gave %s", text(got), err, text(want))
+		got, err := b.list()
+		if err != nil {
+			return fmt.Errorf("an error from List, though the place is there: %w", err)
+		}
+		if !equal(got, want) {
+			return fmt.Errorf("got %s from List, and %s from Watch", text(got), text(want))
 		}
 		want = b.set(next...)
 	}

@@ -13,6 +13,9 @@ import (
 	"github.com/routerd/routerd/fleet"
 )
 
+// errNil stands for a result of nil in an error.
+var errNil = errors.New("it returned nil")
+
 // watcher watches a source and keeps what it was given.
 type watcher struct {
 	patience time.Duration
@@ -77,9 +80,9 @@ func (w *watcher) await(since int, what string, wanted func([]fleet.Record) bool
 		case <-w.news:
 		case err := <-w.ended:
 			w.ended <- err
-			return fmt.Errorf("Watch returned %v before it gave %s; it gave %s", err, what, texts(w.offers()))
+			return fmt.Errorf("the end of Watch before it gave %s; it gave %s: %w", what, texts(w.offers()), cmp.Or(err, errNil))
 		case <-late.C:
-			return fmt.Errorf("Watch did not give %s; it gave %s", what, texts(w.offers()))
+			return fmt.Errorf("no %s from Watch; it gave %s", what, texts(w.offers()))
 		}
 	}
 }
@@ -108,11 +111,11 @@ func (w *watcher) end() error {
 	select {
 	case err := <-w.ended:
 		if err != nil {
-			return fmt.Errorf("Watch returned an error though ctx has ended: %w", err)
+			return fmt.Errorf("an error from Watch, though ctx has ended: %w", err)
 		}
 		return nil
 	case <-time.After(w.patience):
-		return errors.New("Watch goes on though ctx has ended")
+		return errors.New("no end of Watch, though ctx has ended")
 	}
 }
 
@@ -122,11 +125,11 @@ func (w *watcher) lost() error {
 	select {
 	case err := <-w.ended:
 		if err == nil {
-			return errors.New("Watch returned nil though the place is lost")
+			return errors.New("nil from Watch, though the place is lost")
 		}
 		return nil
 	case <-time.After(w.patience):
-		return errors.New("Watch goes on though the place is lost")
+		return errors.New("no end of Watch, though the place is lost")
 	}
 }
 
