@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,8 +22,15 @@ import (
 
 // answers is a resolver that says what it is told to.
 type answers struct {
+	mu        sync.Mutex // guards the fields below
 	addresses []netip.Addr
 	err       error
+}
+
+func (a *answers) say(addresses []netip.Addr, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.addresses, a.err = addresses, err
 }
 
 func (a *answers) LookupSRV(context.Context, string, string, string) (string, []*net.SRV, error) {
@@ -30,6 +38,8 @@ func (a *answers) LookupSRV(context.Context, string, string, string) (string, []
 }
 
 func (a *answers) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	return a.addresses, a.err
 }
 
@@ -49,7 +59,7 @@ func TestAnEmptyAnswerIsBelievedAfterAWhile(t *testing.T) {
 		if got := names(t, src); len(got) != 0 { // there was nothing that it could end
 			t.Errorf("got %v", got)
 		}
-		r.addresses, r.err = one, nil
+		r.say(one, nil)
 		want := []string{"127.0.0.2:8000"}
 		is := func(what string) {
 			t.Helper()
@@ -59,21 +69,21 @@ func TestAnEmptyAnswerIsBelievedAfterAWhile(t *testing.T) {
 		}
 		is("an answer")
 		later(time.Hour)
-		r.addresses, r.err = nil, nothing
+		r.say(nil, nothing)
 		is("the first empty answer")
 		later(cfg.EmptyAfter - time.Nanosecond)
 		is("the last one within the time")
-		r.err = lost
+		r.say(nil, lost)
 		if _, err := src.List(t.Context()); err == nil {
 			t.Error("a failure is no error")
 		}
-		r.err = nothing
+		r.say(nil, nothing)
 		later(cfg.EmptyAfter)
 		is("the first one after a failure")
 		later(cfg.EmptyAfter / 2)
-		r.addresses, r.err = one, nil
+		r.say(one, nil)
 		is("an answer in between")
-		r.addresses, r.err = nil, nothing
+		r.say(nil, nothing)
 		later(cfg.EmptyAfter)
 		is("the first one after an answer")
 		later(cfg.EmptyAfter)
@@ -101,13 +111,13 @@ func TestWatchLooksUpInTimeAndGivesWhatChanged(t *testing.T) {
 		if len(given) != 1 {
 			t.Errorf("given %d times", len(given))
 		}
-		r.addresses, r.err = nil, nothing
+		r.say(nil, nothing)
 		later(cfg.Interval + cfg.EmptyAfter)
 		synctest.Wait()
 		if len(given) != 2 || len(given[1]) != 0 {
 			t.Errorf("given %v", given)
 		}
-		r.err = lost
+		r.say(nil, lost)
 		later(cfg.Interval)
 		if err := <-ended; err == nil {
 			t.Error("a failure is no error")
@@ -138,9 +148,10 @@ func (nowhere) Configured(string) int                                { return 16
 func (nowhere) Probe(context.Context, string) (int, error)           { return 0, errors.New("no engine") }
 
 func TestM7_AFleetOutlivesItsNameServer(t *testing.T) {
-	cfg := dns.Config{Record: dns.A, Host: "fleet.test.", Port: 8000}.WithDefaults()
+	cfg := dns.Config{Record: dns.A, Host: "fleet.test.", Port: 8000, Template: fleet.Record{Model: "m"}}.WithDefaults()
 	synctest.Test(t, func(t *testing.T) {
-		r := &answers{addresses: []netip.Addr{netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("127.0.0.3")}}
+		two := []netip.Addr{one[0], netip.MustParseAddr("127.0.0.3")}
+		r := &answers{addresses: two}
 		seen := nowhere{make(chan fleet.WorkerID, 10), make(chan fleet.WorkerID, 10)}
 		log := slog.New(slog.DiscardHandler)
 		sources := catalog.NewSources(catalog.New(seen, seen, seen, log), log)
@@ -148,12 +159,12 @@ func TestM7_AFleetOutlivesItsNameServer(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- sources.Follow(ctx, dns.New(cfg, r), catalog.DefaultFollowConfig()) }()
 		later(time.Minute)
-		r.err = lost
+		r.say(nil, lost)
 		later(20 * time.Second)
 		if st := sources.Status()[0]; st.Up || st.Workers != 2 || !strings.Contains(st.Err, "server misbehaving") || st.Name != "dns:fleet.test" {
 			t.Errorf("it stands as %+v", st)
 		}
-		r.err = nil
+		r.say(two, nil)
 		later(40 * time.Second)
 		if st := sources.Status()[0]; !st.Up || st.Err != "" {
 			t.Errorf("it stands as %+v", st)
