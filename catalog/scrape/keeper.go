@@ -24,7 +24,7 @@ const (
 	lastPause = 5 * time.Second
 	// settleFor collects changes of the list; lookEvery has it read also when nobody
 	// told of a change, as when another reader took the news.
-	settleFor = 50 * time.Millisecond
+	settleFor = 200 * time.Millisecond
 	lookEvery = time.Second
 	// firstSpread is the part of the interval over which first questions are spread.
 	firstSpread = 5

@@ -53,6 +53,13 @@ func (e *pipeEngine) times(path string) []time.Time {
 	return slices.Clone(e.asked[path])
 }
 
+// atOnce is the largest number of questions that waited for an answer at a time.
+func (e *pipeEngine) atOnce() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.most
+}
+
 func (e *pipeEngine) hangs(address string, yes bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

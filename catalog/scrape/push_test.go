@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -143,12 +144,13 @@ func TestLoadSocketsFollowTheWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		two := record(1, "http://w1:1")
 		two.DPSize = 2
-		endpoints := map[fleet.WorkerID]map[int]string{1: {0: "tcp://w1:1", 1: "tcp://w1:2", 7: "tcp://w1:8"}, 3: {0: "bad"}}
+		var endpoints atomic.Pointer[map[fleet.WorkerID]map[int]string]
+		endpoints.Store(&map[fleet.WorkerID]map[int]string{1: {0: "tcp://w1:1", 1: "tcp://w1:2", 7: "tcp://w1:8"}, 3: {0: "bad"}})
 		workers := listOf(two, record(2, "http://w2:1"), record(3, "http://w3:1"))
 		s := scrape.New(scrape.DefaultConfig(), workers, discard())
 		s.SetDial(newPipeEngine(plain, cards()).dial)
 		heard := &sockets{open: map[fleet.Worker]string{}}
-		s.UseSockets(heard, func(v catalog.View) map[int]string { return endpoints[v.ID] })
+		s.UseSockets(heard, func(v catalog.View) map[int]string { return (*endpoints.Load())[v.ID] })
 		stop := start(t, s)
 		step := func(what string, want ...string) {
 			t.Helper()
@@ -168,7 +170,7 @@ func TestLoadSocketsFollowTheWorkers(t *testing.T) {
 		step("after a label")
 		workers.set(record(1, "http://w1:1"), record(2, "http://w2:1"))
 		step("after a rank and a worker left", "unlisten 1/1", "unlisten 3/0")
-		endpoints[1] = map[int]string{0: "tcp://w1:9"}
+		endpoints.Store(&map[fleet.WorkerID]map[int]string{1: {0: "tcp://w1:9"}})
 		workers.set(record(1, "http://w1:1"), record(2, "http://w2:1"))
 		step("after it moved", "listen w1 1/0 tcp://w1:9", "unlisten 1/0")
 		stop()
