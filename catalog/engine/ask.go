@@ -2,9 +2,12 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/routerd/routerd/catalog"
@@ -13,8 +16,8 @@ import (
 
 // Options change how engines are asked; the zero value is right for production.
 type Options struct {
-	// Timeout bounds one answer, its body included; 0 means 2 s. All places are
-	// asked at once, so it bounds a whole Ask too.
+	// Timeout bounds one answer, its body included; 0 means 2 s. The places are
+	// asked in at most two rounds, so an Ask takes at most twice as long.
 	Timeout time.Duration
 }
 
@@ -33,21 +36,83 @@ func New(o Options) *Asker {
 	}
 	return &Asker{timeout: o.Timeout, http: &http.Client{
 		Transport: &http.Transport{
-			DialContext:           (&net.Dialer{Timeout: o.Timeout}).DialContext,
-			DisableKeepAlives:     true,
-			ResponseHeaderTimeout: o.Timeout,
+			DialContext:       (&net.Dialer{Timeout: o.Timeout}).DialContext,
+			DisableKeepAlives: true, // an engine is asked rarely
 		},
 		// A redirect is an answer that is not understood, not a wish to follow.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }
 
-// Ask asks the engine at rec.URL for all that it tells of itself. rec.Engine says
-// where to look; empty means that the answers decide. The facts repeat what the
-// answers say, whatever the record says; KVEvents and the like count ranks from
-// rec.DPStart. The error says that nobody answered HTTP there.
+// The places where engines tell something.
+const (
+	modelsPath  = "/v1/models"
+	versionPath = "/version"
+	infoPath    = "/server_info"
+	oldInfoPath = "/get_server_info"
+	sourcesPath = "/kv_event_sources"
+	metricsPath = "/metrics"
+)
+
+// answers are what an engine said, and per place why it said nothing.
+type answers struct {
+	models  []card
+	version string
+	info    serverInfo
+	sources map[int]publisher
+	metrics metrics
+	silence map[string]error
+}
+
+// Ask asks the engine at rec.URL for all that it tells of itself. rec.Engine is a
+// hint for what the answers cannot tell apart: llm-d's simulator speaks as vLLM.
+// The facts repeat what the answers say, whatever else the record says; KVEvents
+// and the like hold the ranks from rec.DPStart on. The error says that nobody
+// answered HTTP there.
 func (a *Asker) Ask(ctx context.Context, rec fleet.Record) (catalog.Facts, error) {
-	ctx, cancel := context.WithTimeout(ctx, a.timeout)
-	defer cancel()
-	return catalog.Facts{}, fmt.Errorf("ask engine: %w", context.Cause(ctx))
+	host, err := hostOf(rec.URL)
+	if err != nil {
+		return catalog.Facts{}, fmt.Errorf("ask engine: %w", err)
+	}
+	said := answers{silence: map[string]error{}}
+	answered, err := a.round(ctx, rec.URL, &said, map[string]func(io.Reader) error{
+		modelsPath:                       said.readModels,
+		versionPath:                      said.readVersion,
+		infoPath + "?config_format=json": said.readInfo,
+		sourcesPath:                      said.readSources,
+		metricsPath:                      said.metrics.read,
+	})
+	if !answered {
+		return catalog.Facts{}, fmt.Errorf("ask engine: nobody answers HTTP there: %w", err)
+	}
+	if said.info.empty() && said.mayBeSGLang() {
+		_, _ = a.round(ctx, rec.URL, &said, map[string]func(io.Reader) error{oldInfoPath: said.readInfo}) // said.silence has the reason
+	}
+	return said.facts(rec, host), nil
+}
+
+// round asks all places at once. answered is whether one of them spoke HTTP, err
+// what an other place said.
+func (a *Asker) round(ctx context.Context, base string, said *answers, places map[string]func(io.Reader) error) (answered bool, err error) {
+	var mu sync.Mutex // guards answered, err and said.silence
+	var all sync.WaitGroup
+	for place, read := range places {
+		all.Go(func() {
+			spoke, why := a.get(ctx, base, place, read)
+			mu.Lock()
+			defer mu.Unlock()
+			answered = answered || spoke
+			if why != nil {
+				said.silence[pathOf(place)] = why
+			}
+			if !spoke {
+				err = why
+			}
+		})
+	}
+	all.Wait()
+	if err == nil && !answered {
+		err = errors.New("no place was asked")
+	}
+	return answered, err
 }
