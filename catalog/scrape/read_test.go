@@ -132,6 +132,9 @@ vllm:cache_config_info{engine="3",num_gpu_blocks="None"} 1
 func TestMetricsOfEachReleaseAreKnown(t *testing.T) {
 	idle := load.Report{At: noon, Queued: 0, Running: 0, KVUsed: -1, KVTotal: 40000, KVUsage: 0}
 	both := map[uint32]load.Report{0: idle, 1: idle}
+	sized := load.Report{At: noon, Queued: 0, Running: 0, KVUsed: 0, KVTotal: 5000, KVUsage: 0}
+	small := sized // that do not tell how many tokens there is room for
+	small.KVTotal = -1
 	for release, want := range map[string]map[uint32]load.Report{
 		"vllm-0.9.0":  {1: idle}, // its second rank's metrics replace the first one's
 		"vllm-0.9.2":  {1: idle},
@@ -141,9 +144,21 @@ func TestMetricsOfEachReleaseAreKnown(t *testing.T) {
 		"vllm-0.18.0": both,
 		"vllm-0.24.0": both,
 		"vllm-0.30.0": both,
+		"vllm-0.33.0": both,
+
+		"sglang-0.4.7":  {0: small}, // made with one rank
+		"sglang-0.5.4":  {0: small, 1: small},
+		"sglang-0.5.10": {0: sized, 1: sized},
+		"sglang-0.5.15": {0: sized, 1: sized},
+		"sglang-0.5.18": {0: sized, 1: sized},
+		"sglang-0.5.23": {0: sized, 1: sized},
 	} {
 		t.Run(release, func(t *testing.T) {
-			got := read(t, fixture(t, "engines/"+release+".txt"), func(r *fleet.Record) { r.DPSize = 2 })
+			ranks := 2
+			if release == "sglang-0.4.7" {
+				ranks = 1
+			}
+			got := read(t, fixture(t, "engines/"+release+".txt"), func(r *fleet.Record) { r.DPSize = ranks })
 			if diff := cmp.Diff(want, got.Reports); diff != "" {
 				t.Error(diff)
 			}
