@@ -53,17 +53,17 @@ func (a *agenda) remove(w *watched) {
 }
 
 // schedule plans what comes next of a worker: its next probe, at a moment that is
-// given, and earlier where an ejection ends before. One that is not probed has
+// given, and earlier where an ejection ends before. Without probes there is
 // only that. mu must be held.
 func (m *Monitor) schedule(w *watched, now, due time.Time) {
 	until := w.machine.until
 	switch {
 	case w.flight != nil: // its end schedules
 		return
-	case !w.rules.asks() && w.machine.ejected == "":
+	case !m.cfg.asks() && w.machine.ejected == "":
 		m.agenda.remove(w)
 		return
-	case !w.rules.asks(), until.After(now) && until.Before(due):
+	case !m.cfg.asks(), until.After(now) && until.Before(due):
 		due = until
 	}
 	m.agenda.set(w, due)

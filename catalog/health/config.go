@@ -38,6 +38,9 @@ func DefaultConfig() Config {
 	}
 }
 
+// asks tells whether workers are probed.
+func (c *Config) asks() bool { return c.Interval > 0 }
+
 // Validate reports the first field that is out of range as a *fleet.FieldError.
 func (c Config) Validate() error {
 	for _, f := range []struct {

@@ -6,9 +6,9 @@
 // workers are in rotation from their first success on; then Config.Failures in a
 // row take them out and Config.Successes in a row bring them back. Config.Passive
 // failures of real requests in a row, or an open breaker, take a worker out for a
-// time that doubles with each ejection and halves with health; after it a worker
-// that is probed needs one success more, and one that is not is on trial: its next
-// failure ejects it again.
+// time that doubles with each ejection and halves with health; after it it
+// needs one successful probe more or, without probes, is on trial: its next failure
+// ejects it again. Workers with NoHealthCheck are left out of all this.
 //
 // Invariants: no more than Config.MaxEjected percent of a partition's workers are
 // out at a time, and never the last one that could serve; who would go beyond stays

@@ -223,8 +223,8 @@ func start(t *testing.T, cfg health.Config) (w *world, stop func()) {
 	w = &world{roster: newRoster(), answers: newAnswers(), ctx: ctx, cfg: cfg}
 	w.monitor = health.NewAsking(cfg, w.roster, w.answers.ask, quiet())
 	w.roster.monitor = w.monitor
-	done := make(chan error, 1)
-	go func() { done <- w.monitor.Run(ctx) }()
+	m, done := w.monitor, make(chan error, 1)
+	go func() { done <- m.Run(ctx) }()
 	return w, func() {
 		cancel()
 		if err := <-done; err != nil {

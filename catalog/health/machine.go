@@ -29,16 +29,6 @@ type machine struct {
 	returned time.Time     // when the last one ended
 }
 
-// rules are what a machine goes by: the configuration, and whether this worker is
-// probed.
-type rules struct {
-	Config
-	probed bool
-}
-
-// asks tells whether the worker is probed, as things are.
-func (r *rules) asks() bool { return r.probed && r.Interval > 0 }
-
 // state is where a machine stands.
 type state uint8
 
@@ -56,7 +46,7 @@ type verdict struct {
 }
 
 // probe notes the result of a probe.
-func (m *machine) probe(r *rules, now time.Time, a answer) {
+func (m *machine) probe(r *Config, now time.Time, a answer) {
 	if a.result != resultSuccess {
 		m.succeeded = 0
 		m.failed++
@@ -77,7 +67,7 @@ func (m *machine) probe(r *rules, now time.Time, a answer) {
 
 // passive notes how a request went. What comes of requests that were under way
 // when the worker was taken out changes nothing.
-func (m *machine) passive(r *rules, now time.Time, o Outcome) {
+func (m *machine) passive(r *Config, now time.Time, o Outcome) {
 	switch {
 	case o == Success:
 		m.strikes, m.trial = m.strikes[:0], false
@@ -100,7 +90,7 @@ func (m *machine) passive(r *rules, now time.Time, o Outcome) {
 // setBreaker notes that the worker's breaker opened or closed. One that opens
 // again while it is open already begins no new ejection before the last one is
 // over.
-func (m *machine) setBreaker(r *rules, now time.Time, open bool, reason string) {
+func (m *machine) setBreaker(r *Config, now time.Time, open bool, reason string) {
 	switch {
 	case !open && m.breaker:
 		m.release(now)
@@ -111,7 +101,7 @@ func (m *machine) setBreaker(r *rules, now time.Time, open bool, reason string) 
 }
 
 // tick ends an ejection whose time is over where no probe will.
-func (m *machine) tick(r *rules, now time.Time) {
+func (m *machine) tick(r *Config, now time.Time) {
 	if !r.asks() && m.ejected != "" && !now.Before(m.until) {
 		m.release(now)
 		m.trial = true
@@ -122,7 +112,7 @@ func (m *machine) tick(r *rules, now time.Time) {
 func (m *machine) suspect() bool { return len(m.strikes) > 0 || m.trial }
 
 // eject begins an ejection.
-func (m *machine) eject(r *rules, now time.Time, reason string, breaker bool) {
+func (m *machine) eject(r *Config, now time.Time, reason string, breaker bool) {
 	m.strikes, m.trial = m.strikes[:0], false
 	if m.ejected == "" {
 		m.rest(r, now)
@@ -133,7 +123,7 @@ func (m *machine) eject(r *rules, now time.Time, reason string, breaker bool) {
 
 // rest halves the time of the last ejection for each such time that the worker has
 // been well since.
-func (m *machine) rest(r *rules, now time.Time) {
+func (m *machine) rest(r *Config, now time.Time) {
 	for well := now.Sub(m.returned); m.wait > 0 && well >= m.wait; {
 		well -= m.wait
 		if m.wait /= 2; m.wait < r.BaseEjection {
@@ -150,7 +140,7 @@ func (m *machine) release(now time.Time) {
 func (m *machine) trust() { m.joined, m.down, m.failed, m.succeeded = true, false, 0, 0 }
 
 // verdict is where the worker stands.
-func (m *machine) verdict(r *rules, now time.Time) verdict {
+func (m *machine) verdict(r *Config, now time.Time) verdict {
 	switch {
 	case !m.known():
 		return verdict{starting, wordStarting + ": not asked yet"}

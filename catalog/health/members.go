@@ -20,7 +20,7 @@ func (m *Monitor) refresh() {
 	m.mu.Lock()
 	there := make(map[fleet.WorkerID]bool, len(views))
 	for i := range views {
-		if views[i].URL == "" {
+		if !watchable(&views[i].Record) {
 			continue
 		}
 		there[views[i].ID] = true
@@ -70,30 +70,25 @@ func (m *Monitor) add(rec fleet.Record, now time.Time, fx *effects) *watched {
 	}
 	w.group.size++
 	m.workers[w.id] = w
-	m.govern(w, watchable(&rec))
+	m.govern(w)
 	m.review(w, now, fx)
 	return w
 }
 
 // update takes over what changed in a worker's record.
 func (m *Monitor) update(w *watched, rec fleet.Record, now time.Time, fx *effects) {
-	key, probed := rec.Partition(), watchable(&rec)
-	if w.name = rec.Name; key == w.group.key && probed == w.rules.probed {
-		return
-	}
-	if key != w.group.key {
+	w.name = rec.Name
+	if key := rec.Partition(); key != w.group.key {
 		m.leave(w, now, fx)
 		w.group = m.groupOf(key)
 		w.group.size++
+		m.refile(w, now, fx)
 	}
-	m.govern(w, probed)
-	m.review(w, now, fx)
 }
 
-// govern puts the rules in force for a worker.
-func (m *Monitor) govern(w *watched, probed bool) {
-	w.rules = rules{Config: m.cfg, probed: probed}
-	if !w.rules.asks() {
+// govern puts the configuration in force for a worker.
+func (m *Monitor) govern(w *watched) {
+	if !m.cfg.asks() {
 		w.machine.trust()
 	}
 }
@@ -131,5 +126,5 @@ func (m *Monitor) groupOf(key fleet.PartitionKey) *group {
 	return g
 }
 
-// watchable tells whether a worker wants to be probed.
+// watchable tells whether a worker's health is ours to see to.
 func watchable(rec *fleet.Record) bool { return rec.URL != "" }

@@ -68,7 +68,7 @@ func (m *Monitor) Configure(cfg Config) {
 	}
 	m.cfg = cfg
 	for _, w := range m.workers {
-		m.govern(w, w.rules.probed)
+		m.govern(w)
 		m.review(w, now, &fx)
 		due := now.Add(spread(cfg.Interval)) // not all at once
 		if w.place >= 0 && w.due.Before(due) {
@@ -82,8 +82,11 @@ func (m *Monitor) Configure(cfg Config) {
 }
 
 // Standing implements catalog.Health. It returns with the first probe of a worker
-// that is new, else at once.
+// that is new, else at once. One with NoHealthCheck is ready.
 func (m *Monitor) Standing(ctx context.Context, rec fleet.Record) (core.Lifecycle, []string) {
+	if !watchable(&rec) {
+		return core.Ready, nil
+	}
 	var fx effects
 	now := time.Now()
 	m.mu.Lock()
@@ -95,7 +98,7 @@ func (m *Monitor) Standing(ctx context.Context, rec fleet.Record) (core.Lifecycl
 		m.update(w, rec, now, &fx)
 	}
 	var probe func() // the first one of all
-	if f := w.flight; !w.rules.asks() || w.machine.known() {
+	if f := w.flight; !m.cfg.asks() || w.machine.known() {
 		probe = func() {}
 	} else if f != nil {
 		probe = func() {
@@ -124,7 +127,7 @@ func (m *Monitor) Passive(id fleet.WorkerID, o Outcome) {
 			return
 		}
 	}
-	m.hear(id, func(w *watched, now time.Time) { w.machine.passive(&w.rules, now, o) })
+	m.hear(id, func(w *watched, now time.Time) { w.machine.passive(&m.cfg, now, o) })
 }
 
 // Breaker hears that the proxy's breaker of a worker has opened, which takes the
@@ -133,7 +136,7 @@ func (m *Monitor) Passive(id fleet.WorkerID, o Outcome) {
 // too, as one by failed requests does. The reason is for operators; it should hold
 // no address.
 func (m *Monitor) Breaker(id fleet.WorkerID, open bool, reason string) {
-	m.hear(id, func(w *watched, now time.Time) { w.machine.setBreaker(&w.rules, now, open, reason) })
+	m.hear(id, func(w *watched, now time.Time) { w.machine.setBreaker(&m.cfg, now, open, reason) })
 }
 
 // hear lets a worker's machine hear something and does what follows.
@@ -167,7 +170,7 @@ func (m *Monitor) review(w *watched, now time.Time, fx *effects) {
 			m.suspects.Delete(w.id)
 		}
 	}
-	w.look(now)
+	w.look(&m.cfg, now)
 	m.refile(w, now, fx)
 }
 

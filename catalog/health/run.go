@@ -84,9 +84,9 @@ func (m *Monitor) launch(ctx context.Context, probes *sync.WaitGroup) time.Durat
 		if wait := w.due.Sub(now); wait > 0 {
 			return min(wait, rest)
 		}
-		if !w.rules.asks() {
+		if !m.cfg.asks() {
 			m.agenda.remove(w)
-			w.machine.tick(&w.rules, now)
+			w.machine.tick(&m.cfg, now)
 			m.review(w, now, &fx)
 			m.schedule(w, now, now)
 			continue
@@ -159,16 +159,16 @@ func (m *Monitor) land(ctx context.Context, w *watched, start time.Time, a answe
 		return // it has left
 	}
 	now := time.Now()
-	due := start.Add(jitter(w.rules.Interval))
+	due := start.Add(jitter(m.cfg.Interval))
 	switch {
 	case cancelled:
-		due = now.Add(spread(w.rules.Interval))
-	case w.rules.asks():
+		due = now.Add(spread(m.cfg.Interval))
+	case m.cfg.asks():
 		if !w.machine.known() { // workers that came together part
-			due = now.Add(spread(w.rules.Interval))
+			due = now.Add(spread(m.cfg.Interval))
 		}
 		m.counters.probes[a.result].Add(1)
-		w.machine.probe(&w.rules, now, a)
+		w.machine.probe(&m.cfg, now, a)
 		m.review(w, now, &fx)
 	}
 	m.schedule(w, now, due)

@@ -168,7 +168,7 @@ func (s *story) request(d *datadriven.TestData) []string {
 				s.monitor.Passive(id(args[0]), o)
 			}
 			s.wait(100 * time.Millisecond)
-	return nil
+			return nil
 		}
 	}
 	d.Fatalf(s.t, "no outcome %q", args[1])

@@ -15,7 +15,6 @@ type watched struct {
 	url     string
 	group   *group
 	machine machine
-	rules   rules
 	born    uint64 // the listing that was under way when it was added
 	serving bool   // the catalog has it in rotation, but for health: it counts in its group
 
@@ -75,8 +74,8 @@ func (w *watched) standing() standing {
 }
 
 // look brings the verdict up to date.
-func (w *watched) look(now time.Time) {
-	v := w.machine.verdict(&w.rules, now)
+func (w *watched) look(r *Config, now time.Time) {
+	v := w.machine.verdict(r, now)
 	if v.state != w.verdict.state {
 		w.group.take(w) // its place goes by since
 		w.since = now
