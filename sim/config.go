@@ -41,6 +41,11 @@ type Config struct {
 	AdapterUpdates bool
 	AdapterLoad    time.Duration
 	MaxAdapters    int
+	// Face says whose form the engine's answers about itself have.
+	Face Face
+	// MaxBatchedTokens is what faces tell that name a limit of a batch; nothing is
+	// limited by it.
+	MaxBatchedTokens int
 	// Listen is the HTTP address; port 0 takes a free one.
 	Listen string
 	// BlockSize is in tokens; Blocks is the capacity of each rank in blocks.
@@ -57,9 +62,11 @@ type Config struct {
 	Events       bool
 	EventsListen string
 	ReplayListen string
-	Topic        string
-	EventForm    EventForm
-	HashForm     HashForm
+	// LoadListen is where SGLang's load socket is bound; empty means none.
+	LoadListen string
+	Topic      string
+	EventForm  EventForm
+	HashForm   HashForm
 	// ReplayTopicFrame puts the topic into replay answers (vLLM 0.26 and later).
 	ReplayTopicFrame bool
 	// BufferSteps is how many batches each rank keeps for replay.
@@ -85,6 +92,7 @@ func DefaultConfig() Config {
 		Name:             "sim",
 		Model:            "sim-model",
 		Listen:           "127.0.0.1:0",
+		MaxBatchedTokens: 16384,
 		BlockSize:        16,
 		Blocks:           4096,
 		MaxModelLen:      131072,
@@ -125,6 +133,7 @@ func (c Config) Validate() error {
 		oneOf("event-form", string(c.EventForm), string(FormMap), string(FormArray)),
 		oneOf("hash-form", string(c.HashForm), string(HashInt), string(HashBytes)),
 		c.validateAdapters(),
+		c.validateFace(),
 		c.validateAddresses(),
 	}
 	return errors.Join(errs...)

@@ -53,6 +53,14 @@
 // adapter is answered 404. A restart forgets what was loaded by API. The stats
 // count adapters that were unloaded while a request used them.
 //
+// # Faces
+//
+// With Face the engine answers about itself as another engine or release does: the
+// routes that exist (/version, /server_info, /kv_event_sources), the owner of its
+// models, the names and labels of its metrics and, for SGLang 0.5.23 with
+// LoadListen, a load socket of three frames. Requests, tokens and events stay as
+// they are.
+//
 // # Faults
 //
 // POST /sim/faults takes one order, for example

@@ -79,7 +79,7 @@ func New(c Config, log *slog.Logger) (*Engine, error) {
 	}
 	e.pieces.learn(". ")
 	if c.Events {
-		e.publisher = newPublisher(c, e.adapters, e.faults, log)
+		e.publisher = newPublisher(c, e.adapters, e.faults, e.loadOf, log)
 	}
 	for r := range c.Ranks {
 		e.ranks = append(e.ranks, newRank(r, c, e.publisher))

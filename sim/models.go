@@ -41,24 +41,50 @@ func (e *Engine) cards() []modelCard {
 		ID: "modelperm-" + e.cfg.Name, Object: "model_permission", Created: e.created,
 		Sampling: true, Logprobs: true, View: true, Organization: "*",
 	}
+	owner := e.cfg.Face.owner()
 	list := []modelCard{{
-		ID: e.cfg.Model, Object: "model", Created: e.created, OwnedBy: "vllm", Root: e.cfg.Model,
+		ID: e.cfg.Model, Object: "model", Created: e.created, OwnedBy: owner, Root: e.cfg.Model,
 		MaxModelLen: &e.cfg.MaxModelLen, Permission: []modelPermission{permission},
 	}}
+	if e.cfg.Face == FaceTensorRTLLM {
+		return list // its list has no adapters
+	}
 	for _, a := range e.adapters.list() {
 		list = append(list, modelCard{
-			ID: a.name, Object: "model", Created: e.created, OwnedBy: "vllm", Root: a.path,
+			ID: a.name, Object: "model", Created: e.created, OwnedBy: owner, Root: a.path,
 			Parent: &e.cfg.Model, Permission: []modelPermission{},
 		})
 	}
 	return list
 }
 
+// plainCards are cards without vLLM's permissions, as other engines list them.
+func plainCards(cards []modelCard) any {
+	type plainCard struct {
+		ID          string  `json:"id"`
+		Object      string  `json:"object"`
+		Created     int64   `json:"created"`
+		OwnedBy     string  `json:"owned_by"`
+		Root        string  `json:"root"`
+		Parent      *string `json:"parent"`
+		MaxModelLen *int    `json:"max_model_len"`
+	}
+	list := []plainCard{}
+	for _, c := range cards {
+		list = append(list, plainCard{c.ID, c.Object, c.Created, c.OwnedBy, c.Root, c.Parent, c.MaxModelLen})
+	}
+	return list
+}
+
 func (e *Engine) models(x *exchange) {
+	var data any = e.cards()
+	if face := e.cfg.Face; face.sglang() || face == FaceTensorRTLLM {
+		data = plainCards(e.cards())
+	}
 	x.reply(fasthttp.StatusOK, struct {
-		Object string      `json:"object"`
-		Data   []modelCard `json:"data"`
-	}{"list", e.cards()})
+		Object string `json:"object"`
+		Data   any    `json:"data"`
+	}{"list", data})
 }
 
 // model serves GET /v1/models/ID; an id may hold slashes.

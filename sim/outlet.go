@@ -22,10 +22,15 @@ type outlet struct {
 	p      *publisher
 	pub    *zmq.Socket
 	replay *zmq.Socket // nil without a replay endpoint
+	load   *zmq.Socket // nil without a load endpoint
 	next   uint64
 	buffer []sentBatch
 	// The addresses bound first, which a restart takes again.
-	pubAddress, replayAddress string
+	pubAddress, replayAddress, loadAddress string
+
+	loadSeq    uint64
+	lastLoad   loadStat
+	lastLoadAt time.Time
 }
 
 // sentBatch is one batch as it stays in the replay buffer.
@@ -45,8 +50,16 @@ func (o *outlet) open(ctx context.Context, zctx *zmq.Context) error {
 			return fmt.Errorf("bind replay-endpoint of rank %d: %w", o.rank, err)
 		}
 	}
+	if o.p.cfg.LoadListen != "" {
+		if o.loadAddress, err = o.bind(ctx, zctx, zmq.PUB, &o.load, o.loadAddress, o.p.cfg.LoadListen); err != nil {
+			return fmt.Errorf("bind load-endpoint of rank %d: %w", o.rank, err)
+		}
+	}
 	o.p.mu.Lock()
 	defer o.p.mu.Unlock()
+	if o.load != nil {
+		o.p.loads[o.rank] = o.loadAddress
+	}
 	o.p.events[o.rank] = o.pubAddress
 	if o.replay != nil {
 		o.p.replays[o.rank] = o.replayAddress
@@ -63,8 +76,11 @@ func (o *outlet) bind(ctx context.Context, zctx *zmq.Context, kind zmq.Type, to 
 	}
 	*to = s
 	hwm := publishHWM
-	if kind == zmq.ROUTER {
+	switch to {
+	case &o.replay:
 		hwm = 0 // as vLLM 0.33: a replay answer is never cut by the socket
+	case &o.load:
+		hwm = loadHWM
 	}
 	if err := errors.Join(s.SetLinger(0), s.SetSndhwm(hwm)); err != nil {
 		return before, err
@@ -104,7 +120,7 @@ func (o *outlet) close() {
 	if o == nil {
 		return
 	}
-	for _, s := range []**zmq.Socket{&o.pub, &o.replay} {
+	for _, s := range []**zmq.Socket{&o.pub, &o.replay, &o.load} {
 		if *s == nil {
 			continue
 		}
@@ -118,6 +134,7 @@ func (o *outlet) close() {
 // forget begins a new life: number 0, nothing to replay.
 func (o *outlet) forget() {
 	o.next, o.buffer = 0, nil
+	o.loadSeq, o.lastLoad, o.lastLoadAt = 0, loadStat{}, time.Time{}
 }
 
 // publish gives a batch the next number, keeps it for replay, and sends it

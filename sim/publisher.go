@@ -32,11 +32,14 @@ type publisher struct {
 	done    chan struct{}
 	stop    context.CancelFunc
 
-	mu      sync.Mutex // guards queue, tallies, events, replays
+	load func(rank int) loadStat // safe for concurrent use
+
+	mu      sync.Mutex // guards queue, tallies, events, replays, loads
 	queue   []command
 	tallies []publisherCounts
 	events  map[int]string
 	replays map[int]string
+	loads   map[int]string
 }
 
 // publisherCounts is what GET /sim/stats tells about one rank's events; nextSeq
@@ -54,8 +57,9 @@ type command struct {
 	restarted chan error // size 1
 }
 
-func newPublisher(c Config, t *adapterTable, f *faults, log *slog.Logger) *publisher {
+func newPublisher(c Config, t *adapterTable, f *faults, load func(int) loadStat, log *slog.Logger) *publisher {
 	return &publisher{
+		load:    load,
 		cfg:     c,
 		encoder: encoder{form: c.EventForm, hashForm: c.HashForm, blockSize: c.BlockSize, adapterID: t.id},
 		faults:  f,
@@ -65,6 +69,7 @@ func newPublisher(c Config, t *adapterTable, f *faults, log *slog.Logger) *publi
 		tallies: make([]publisherCounts, c.Ranks),
 		events:  make(map[int]string),
 		replays: make(map[int]string),
+		loads:   make(map[int]string),
 	}
 }
 
@@ -145,12 +150,16 @@ func (p *publisher) counts(s *rankStats) {
 
 // endpoints copies the bound addresses by rank.
 func (p *publisher) endpoints(replay bool) map[int]string {
+	if replay {
+		return p.copied(p.replays)
+	}
+	return p.copied(p.events)
+}
+
+// copied copies one of the maps of addresses, which never change place.
+func (p *publisher) copied(from map[int]string) map[int]string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	from := p.events
-	if replay {
-		from = p.replays
-	}
 	out := make(map[int]string, len(from))
 	for r, a := range from {
 		out[r] = a
@@ -186,7 +195,7 @@ func (p *publisher) run(ctx context.Context, bound chan<- error) {
 
 func (p *publisher) loop(ctx context.Context, zctx *zmq.Context, outlets []*outlet) {
 	var tick <-chan time.Time
-	if p.cfg.ReplayListen != "" {
+	if p.cfg.ReplayListen != "" || p.cfg.LoadListen != "" {
 		ticker := time.NewTicker(replayInterval)
 		defer ticker.Stop()
 		tick = ticker.C
@@ -195,9 +204,10 @@ func (p *publisher) loop(ctx context.Context, zctx *zmq.Context, outlets []*outl
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick:
+		case now := <-tick:
 			for _, o := range outlets {
 				o.answerReplays()
+				o.publishLoad(now)
 			}
 		case <-p.wake:
 			for _, c := range p.takeQueue() {

@@ -50,6 +50,7 @@ func (e *Engine) routeTable() map[string]map[string]handler {
 		"/sim/restart":        post(e.restart),
 		"/sim/faults":         {"GET": e.listFaults, "POST": e.orderFault, "DELETE": e.clearFaults},
 	}
+	e.dress(routes)
 	if e.cfg.AdapterUpdates {
 		routes["/v1/load_lora_adapter"] = post(e.loadAdapter)
 		routes["/v1/unload_lora_adapter"] = post(e.unloadAdapter)
@@ -135,7 +136,7 @@ func (e *Engine) route(path, method string) (handler, error) {
 }
 
 func (e *Engine) version(x *exchange) {
-	x.reply(fasthttp.StatusOK, map[string]string{"version": version})
+	x.reply(fasthttp.StatusOK, map[string]string{"version": e.cfg.Face.version()})
 }
 
 // eventSources serves GET /kv_event_sources: per rank where events are published.
