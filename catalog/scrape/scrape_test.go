@@ -81,6 +81,28 @@ func TestASimulatedEngineIsRead(t *testing.T) {
 	}
 }
 
+func TestTheFacesOfSimulatedEnginesAreRead(t *testing.T) {
+	for face, engine := range map[sim.Face]string{
+		sim.FaceVLLM09: "vllm", sim.FaceVLLM033: "vllm", sim.FaceLLMD: "llm-d",
+		sim.FaceSGLang0510: "sglang", sim.FaceSGLang0523: "sglang",
+	} {
+		t.Run(string(face), func(t *testing.T) {
+			e := simtest.Start(t, func(c *sim.Config) { c.Face = face })
+			r := record(1, e.URL())
+			r.Engine = engine
+			s := scrape.New(quick(), listOf(r), discard())
+			start(t, s)
+			until(t, "there is a report", known(s, w1))
+			if got, _ := s.Report(w1); got.Queued != 0 || got.Running != 0 || got.KVUsage != 0 {
+				t.Errorf("got %+v", got)
+			}
+			if n, _ := s.Asked("ok"); n == 0 {
+				t.Error("no answer was good")
+			}
+		})
+	}
+}
+
 func TestTensorRTIsAskedForItsPrometheusMetrics(t *testing.T) {
 	e := newEngine(t, "trtllm_num_requests_running 2\n", fixture(t, "models_vllm.json"))
 	e.path = "/prometheus/metrics"
