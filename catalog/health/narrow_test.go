@@ -156,6 +156,21 @@ func TestNarrowAllocatesNothing(t *testing.T) {
 	})
 }
 
+// Successes cost a look-up only, but for workers that have just failed.
+func TestASuccessIsNewsOnlyAfterAFailure(t *testing.T) {
+	bubble(t, health.DefaultConfig(), func(t *testing.T, w *world) {
+		w.join(t, "w1")
+		for _, c := range []struct {
+			outcome health.Outcome
+			want    bool
+		}{{health.Success, false}, {health.Timeout, true}, {health.Success, false}} {
+			if w.monitor.Passive(id("w1"), c.outcome); w.monitor.Suspect(id("w1")) != c.want {
+				t.Errorf("after %s suspect is %v, want %v", c.outcome, !c.want, c.want)
+			}
+		}
+	})
+}
+
 func TestMetrics(t *testing.T) {
 	bubble(t, health.DefaultConfig(), func(t *testing.T, w *world) {
 		reg := prometheus.NewPedanticRegistry()

@@ -120,7 +120,7 @@ func (m *Monitor) takeOff(ctx context.Context, w *watched, slot func(context.Con
 	ctx, cancel := context.WithCancel(ctx)
 	w.flight = &flight{cancel: cancel, done: make(chan struct{})}
 	m.agenda.remove(w)
-	url, path, timeout := w.url, m.cfg.Path, m.cfg.Timeout
+	name, url, path, timeout := w.name, w.url, m.cfg.Path, m.cfg.Timeout
 	return func() {
 		start := time.Now()
 		if !slot(ctx) {
@@ -138,7 +138,7 @@ func (m *Monitor) takeOff(ctx context.Context, w *watched, slot func(context.Con
 		slow.Stop()
 		release()
 		if err != nil && ctx.Err() == nil {
-			m.log.Debug("probe failed", "worker", w.id.String(), "result", a.result.String(), "err", err)
+			m.log.Debug("probe failed", "worker", name, "result", a.result.String(), "err", err)
 		}
 		m.land(ctx, w, start, a)
 	}

