@@ -29,7 +29,7 @@ VERSIONS = [
 # What the engines' code needs for itself. The versions are those that made the files.
 NEEDS = [
     "fastapi==0.165.0", "httpx==0.28.1", "pydantic==2.14.4", "prometheus_client==0.26.0", "msgspec==0.23.0", "orjson==3.13.0",
-    "pyzmq==27.3.0", "numpy==2.5.5", "packaging", "psutil", "requests", "tqdm", "pillow", "aiohttp", "cloudpickle", "cachetools",
+    "pyzmq==27.3.0", "numpy", "packaging", "psutil", "requests", "tqdm", "pillow", "aiohttp", "cloudpickle", "cachetools",
     "regex", "pyyaml", "filelock", "blake3", "email-validator", "openai", "jinja2", "python-multipart",
 ]
 TAGS = ["manylinux1_x86_64", "manylinux_2_28_x86_64", "manylinux_2_31_x86_64", "manylinux_2_34_x86_64", "manylinux_2_35_x86_64", "any"]

@@ -134,6 +134,18 @@ func TestEachReleaseTellsWhatItsOwnCodeAnswers(t *testing.T) {
 	}
 }
 
+func TestWhatIsUntoldNamesThePlaceAndTheWayOut(t *testing.T) {
+	got := ask(t, replay(t, routes(t, "vllm-0.24.0")), fleet.Record{})
+	want := []string{
+		"kv_events: /kv_event_sources: status 404; vLLM tells from 0.33 on",
+		"max_batched_tokens: /server_info: status 404; vLLM tells it in its developer mode only (VLLM_SERVER_DEV_MODE=1)",
+		"replay: /kv_event_sources: status 404; vLLM tells from 0.33 on",
+	}
+	if diff := cmp.Diff(want, got.Untold); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
 func TestSGLangWithoutServerInfoStillTellsByItsMetrics(t *testing.T) {
 	files := routes(t, "sglang-0.5.23")
 	delete(files, "/server_info")

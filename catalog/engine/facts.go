@@ -79,9 +79,11 @@ type finder struct {
 	host string
 }
 
-// untold says where a field was looked for, and what the places said instead.
+// untold says where a field was looked for, and what the places said instead of it.
+// What follows a semicolon in why is a hint, which is given whatever they said.
 func (f *finder) untold(field, why string, places ...string) {
-	var said []string
+	why, hint, hinted := strings.Cut(why, "; ")
+	said := []string{}
 	for _, place := range places {
 		text := place + ": " + why
 		if err := f.silence[place]; err != nil {
@@ -92,7 +94,10 @@ func (f *finder) untold(field, why string, places ...string) {
 		}
 	}
 	if len(places) == 0 {
-		said = []string{why}
+		said = append(said, why)
+	}
+	if hinted {
+		said = append(said, hint)
 	}
 	f.Untold = append(f.Untold, field+": "+strings.Join(said, "; "))
 }
@@ -130,7 +135,7 @@ func (f *finder) vllmFacts() {
 	f.BlockSize = f.metrics.blockSize
 	f.need("block_size", f.BlockSize, "no "+vllmConfigInfo+" with a block_size from 1 to "+strconv.Itoa(fleet.MaxBlockSize), metricsPath)
 	f.MaxBatchedTokens = take(maxTokens, int(f.info.vllm.Scheduler.MaxBatchedTokens))
-	f.need("max_batched_tokens", f.MaxBatchedTokens, "no max_num_batched_tokens; vLLM tells it in its developer mode only", infoPath)
+	f.need("max_batched_tokens", f.MaxBatchedTokens, "no max_num_batched_tokens; vLLM tells it in its developer mode only (VLLM_SERVER_DEV_MODE=1)", infoPath)
 	ranks, why := f.vllmRanks()
 	f.DPSize = take(fleet.MaxRanks-f.rec.DPStart, ranks)
 	if why == "" {
