@@ -150,6 +150,33 @@ def sources(app, client):
         p.shutdown()
 
 
+def developer_info():
+    """/server_info?config_format=json of the developer mode by its route."""
+    from fastapi import FastAPI
+    from fastapi.testclient import TestClient
+
+    try:
+        route = importlib.import_module("vllm.entrypoints.serve.dev.server_info.api_router")
+    except ModuleNotFoundError:
+        return
+    config = first("vllm.config:VllmConfig")
+    shown = object.__new__(config)
+    for f in dataclasses.fields(config):
+        object.__setattr__(shown, f.name, None)
+    shown.cache_config = cache_config()
+    shown.scheduler_config = first("vllm.config:SchedulerConfig")(
+        max_num_batched_tokens=8192, max_num_seqs=256, max_model_len=8192, is_encoder_decoder=False)
+    shown.kv_events_config = first("vllm.config.kv_events:KVEventsConfig")(
+        enable_kv_cache_events=True, endpoint="tcp://*:5557", replay_endpoint="tcp://*:5567", topic="kv@pod@base-model")
+    app = FastAPI()
+    app.include_router(route.router)
+    app.state.vllm_config = shown
+    route._get_vllm_env_vars = dict  # of the machine that runs this
+    route._get_system_env_info_cached = dict
+    standin.write_json(out / "server_info_developer_mode.json", TestClient(app).get("/server_info?config_format=json").json())
+
+
 models()
 metrics()
 version()
+developer_info()

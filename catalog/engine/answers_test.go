@@ -146,6 +146,18 @@ func TestWhatIsUntoldNamesThePlaceAndTheWayOut(t *testing.T) {
 	}
 }
 
+func TestVLLMsDeveloperModeTellsTheRest(t *testing.T) {
+	for _, folder := range []string{"vllm-0.24.0", "vllm-0.30.0", "vllm-0.33.0"} {
+		files := routes(t, folder)
+		files["/server_info"] = filepath.Join("answers", folder, "server_info_developer_mode.json")
+		delete(files, "/kv_event_sources")
+		got := ask(t, replay(t, files), fleet.Record{})
+		if got.MaxBatchedTokens != 8192 || got.KVEvents[1] != "tcp://127.0.0.1:5558" || got.Replay[1] != "tcp://127.0.0.1:5568" || len(got.Untold) > 0 {
+			t.Errorf("%s: got %+v", folder, got)
+		}
+	}
+}
+
 func TestSGLangWithoutServerInfoStillTellsByItsMetrics(t *testing.T) {
 	files := routes(t, "sglang-0.5.23")
 	delete(files, "/server_info")
