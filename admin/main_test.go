@@ -80,9 +80,11 @@ func (k kvs) Status(_ fleet.PartitionKey, w fleet.Worker, hashes bool) admin.KV 
 type engines struct{}
 
 func (engines) Listen(catalog.Listening, func() *fleet.Record) error { return nil }
-func (engines) Unlisten(fleet.PartitionKey, fleet.Worker)            {}
+func (engines) Unlisten(fleet.PartitionKey, ...fleet.Worker)         {}
 func (engines) Configured(string) int                                { return 16 }
-func (engines) Probe(context.Context, string) (int, error)           { return 0, errors.New("no engine") }
+func (engines) Ask(context.Context, fleet.Record) (catalog.Facts, error) {
+	return catalog.Facts{}, errors.New("no engine")
+}
 
 func (b *bench) ready() error {
 	b.mu.Lock()
@@ -127,7 +129,7 @@ func (b *bench) parts(t testing.TB) (p admin.Parts) {
 	cc.Seed = &seed
 	b.core = core.New(cc, core.SelectionHost{}, b.source, core.NoIndex{}, discard)
 	t.Cleanup(b.core.Close)
-	reconciler := catalog.New(b.core, engines{}, engines{}, discard)
+	reconciler := catalog.New(catalog.Parts{Core: b.core, Listeners: engines{}, Engines: engines{}}, discard)
 	workers, err := api.Open(filepath.Join(b.dir, "workers.json"), reconciler)
 	if err != nil {
 		t.Fatal(err)

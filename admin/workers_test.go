@@ -99,7 +99,7 @@ func TestAWrongWorkerNamesTheField(t *testing.T) {
 		{"1", `{"url":"http://127.0.0.1:1","block_size":"16"}`, "block_size"},
 		{"1", `{"url":"http://127.0.0.1:1","block_size":-1}`, "block_size"},
 		{"1", `{"url":"http://127.0.0.1:1","dp_size":5000}`, "dp_size"},
-		{"1", `{"url":"http://127.0.0.1:1","kv_events":{"3":"tcp://127.0.0.1:5"}}`, "kv_events"},
+		{"1", `{"url":"http://127.0.0.1:1","dp_size":1,"kv_events":{"3":"tcp://127.0.0.1:5"}}`, "kv_events"},
 		{"1", `{"url":"http://127.0.0.1:1","kv_events":{"a":"tcp://127.0.0.1:5"}}`, "kv_events.a"},
 		{"1", `{"url":"http://127.0.0.1:1","kv_events":{"0":"tcp://127.0.0.1:5","00":"tcp://127.0.0.1:6"}}`, "kv_events.00"},
 		{"1", `{"url":"http://127.0.0.1:1","kv_events":["tcp://127.0.0.1:5"]}`, "kv_events"},

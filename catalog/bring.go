@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,7 +15,7 @@ import (
 // maxProbes bounds how many engines are asked at once.
 const maxProbes = 256
 
-// orderFor is how long a worker waits for those of lower ids that are probed
+// orderFor is how long a worker waits for those of lower ids that are asked
 // together with it, so that which one fixes the partition's block size does not
 // depend on chance.
 const orderFor = 100 * time.Millisecond
@@ -24,9 +25,16 @@ type attempt struct {
 	entry *entry
 	want  fleet.Record
 	round uint64
+	ask   bool          // the engine is asked, whether or not something is missing
+	was   *Facts        // what the engine told before
 	done  chan struct{} // closed when it ended
 
+	facts     *Facts // what it told now; nil when it was not asked or did not answer
+	asked     bool
+	record    fleet.Record
 	blockSize int
+	lifecycle core.Lifecycle
+	reasons   []string
 	err       error
 }
 
@@ -35,11 +43,7 @@ type attempt struct {
 // ends first, Run goes on with what was not told.
 func (r *Reconciler) Bring(ctx context.Context, ids ...fleet.WorkerID) {
 	mine, others := r.claim(ids)
-	var all sync.WaitGroup
-	for _, group := range mine {
-		all.Go(func() { r.bringTogether(ctx, group) })
-	}
-	all.Wait()
+	r.bringTogether(ctx, mine)
 	for _, done := range others {
 		select {
 		case <-done:
@@ -49,10 +53,8 @@ func (r *Reconciler) Bring(ctx context.Context, ids ...fleet.WorkerID) {
 	}
 }
 
-// claim begins the attempts by partition and returns the ends of those that
-// run already.
-func (r *Reconciler) claim(ids []fleet.WorkerID) (mine map[fleet.PartitionKey][]*attempt, others []<-chan struct{}) {
-	mine = map[fleet.PartitionKey][]*attempt{}
+// claim begins the attempts, by id, and returns the ends of those that run already.
+func (r *Reconciler) claim(ids []fleet.WorkerID) (mine []*attempt, others []<-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, id := range slices.Sorted(slices.Values(ids)) {
@@ -62,121 +64,192 @@ func (r *Reconciler) claim(ids []fleet.WorkerID) (mine map[fleet.PartitionKey][]
 		case e.tried():
 			others = append(others, e.attempt.done)
 		default:
-			e.attempt = &attempt{entry: e, want: e.want, round: e.round, done: make(chan struct{})}
-			key := e.want.Partition()
-			mine[key] = append(mine[key], e.attempt)
+			e.attempt = &attempt{
+				entry: e, want: e.want, round: e.round, was: e.facts, done: make(chan struct{}),
+				ask: !e.askAt.IsZero() && !time.Now().Before(e.askAt),
+			}
+			e.again = false
+			mine = append(mine, e.attempt)
 		}
 	}
 	return mine, others
 }
 
-// bringTogether asks all engines of a partition at once and hands the answers
-// on one after another: for a short while by id, then as they come, so that a
-// silent engine delays no other.
+// bringTogether looks into all workers at once and hands them on as they come: for a
+// short while by id, then as they are, so that a silent engine delays no other. What
+// has come meanwhile is committed in one change.
 func (r *Reconciler) bringTogether(ctx context.Context, group []*attempt) {
 	answers := make(chan *attempt, len(group))
 	for _, a := range group {
 		go func() {
-			if a.err = lacking(a.want, r.sizes.Configured(a.want.Model)); a.err == nil {
-				a.blockSize, a.err = r.blockSize(ctx, a.want)
-			}
+			r.look(ctx, a)
 			answers <- a
 		}()
 	}
 	late := time.NewTimer(orderFor)
 	defer late.Stop()
+	lines := finishers{r: r, ctx: ctx, lines: map[fleet.PartitionKey]chan []*attempt{}}
+	defer lines.end()
 	ordered, answered := true, map[*attempt]bool{}
 	for len(group) > 0 {
 		select {
 		case a := <-answers:
 			answered[a] = true
+			for more := len(answers); more > 0; more-- {
+				answered[<-answers] = true
+			}
 		case <-late.C:
 			ordered = false
 		}
-		var silent []*attempt
+		var ready, silent []*attempt
+		waits := map[fleet.PartitionKey]bool{} // by what was wanted: only those of one partition wait for each other
 		for _, a := range group {
-			if !answered[a] || ordered && len(silent) > 0 {
+			key := a.want.Partition()
+			if !answered[a] || ordered && waits[key] {
+				waits[key] = true
 				silent = append(silent, a)
 				continue
 			}
-			r.finish(ctx, a)
+			ready = append(ready, a)
 		}
 		group = silent
+		for _, one := range byPartition(ready) {
+			lines.add(one, cap(answers))
+		}
 	}
 }
 
-// finish prepares the partition with no lock held and commits the worker if it
-// is still wanted as it was.
-func (r *Reconciler) finish(ctx context.Context, a *attempt) {
-	defer r.end(a)
-	e, want, err := a.entry, a.want, a.err
-	if err == nil {
-		err = mismatch(r.prepare(ctx, want, a.blockSize))
+// finishers finish the attempts of each partition one batch after the other.
+type finishers struct {
+	r     *Reconciler
+	ctx   context.Context //nolint:containedctx // of the one call that it lives for
+	lines map[fleet.PartitionKey]chan []*attempt
+	all   sync.WaitGroup
+}
+
+// add hands a batch of one partition on. There are at most so many for each.
+func (f *finishers) add(batch []*attempt, most int) {
+	key := batch[0].record.Partition()
+	line := f.lines[key]
+	if line == nil {
+		line = make(chan []*attempt, most)
+		f.lines[key] = line
+		f.all.Go(func() {
+			for batch := range line {
+				f.r.finish(f.ctx, batch)
+			}
+		})
 	}
-	e.op.Lock()
-	defer e.op.Unlock()
-	if !r.current(e, a.round) || err != nil && ctx.Err() != nil {
-		return // withdrawn, changed or given up meanwhile: whoever did that, or Run, goes on
+	line <- batch
+}
+
+// end waits until all are finished.
+func (f *finishers) end() {
+	for _, line := range f.lines {
+		close(line)
 	}
-	if err == nil {
-		err = mismatch(r.commit(e, want, a.blockSize))
-	}
-	if err != nil {
-		r.uncommit(e, want.ID)
-		r.unlisten(e, nil)
-		if _, changed := r.settle(a, core.Incomplete, reasonsOf(err)); changed {
-			r.log.Warn("worker incomplete; it is tried again", "worker", want.Name, "err", err)
+	f.all.Wait()
+}
+
+// byPartition splits attempts by where their workers go, in order. A policy that is
+// slow to build delays only its own partition.
+func byPartition(all []*attempt) [][]*attempt {
+	var out [][]*attempt
+	at := map[fleet.PartitionKey]int{}
+	for _, a := range all {
+		key := a.record.Partition()
+		i, ok := at[key]
+		if !ok {
+			i = len(out)
+			at[key] = i
+			out = append(out, nil)
 		}
+		out[i] = append(out[i], a)
+	}
+	return out
+}
+
+// look finds out what the worker is and how it stands, with no lock held.
+func (r *Reconciler) look(ctx context.Context, a *attempt) {
+	a.facts, a.record = a.was, merged(a.want, a.was)
+	if a.err = a.lacksFirst(r.configured(a.want)); a.err != nil {
 		return
 	}
-	reasons := r.listen(e, want)
-	if was, changed := r.settle(a, core.Ready, reasons); was != core.Ready || changed {
-		r.log.Info("worker ready", "worker", want.Name, "partition", want.Partition().String(), "reasons", reasons)
+	if missing := r.missing(a.record); a.ask || len(missing) > 0 {
+		err := r.askEngine(ctx, a)
+		if still := r.missing(a.record); len(still) > 0 {
+			a.err = untold(still, err)
+			return
+		}
+	}
+	if r.parts.Adapters != nil && len(a.want.Adapters) == 0 && a.want.Asked == "" {
+		if loaded, ok := r.parts.Adapters(a.want.ID); ok {
+			a.record.Adapters = loaded
+		}
+	}
+	full, err := a.record.Filled()
+	if err != nil {
+		a.err = err
+		return
+	}
+	a.record = full
+	if a.blockSize, a.err = r.blockSize(a.record); a.err != nil {
+		return
+	}
+	if a.err = lacking(a.record, a.blockSize); a.err != nil {
+		return
+	}
+	a.lifecycle = core.Ready
+	if r.parts.Health != nil && !a.record.NoHealthCheck {
+		a.lifecycle, a.reasons = r.parts.Health.Standing(ctx, a.record)
 	}
 }
 
-func (r *Reconciler) end(a *attempt) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if a.entry.attempt == a {
-		a.entry.attempt = nil
+// askEngine asks the engine and merges what it tells.
+func (r *Reconciler) askEngine(ctx context.Context, a *attempt) error {
+	select {
+	case r.probes <- struct{}{}:
+		defer func() { <-r.probes }()
+	case <-ctx.Done():
+		return fmt.Errorf("the engine was not asked: %w", context.Cause(ctx))
 	}
-	close(a.done)
-}
-
-func (r *Reconciler) current(e *entry, round uint64) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return e.round == round
-}
-
-// settle shows the outcome of an attempt and plans the next one. changed tells
-// that the reasons are others than before.
-func (r *Reconciler) settle(a *attempt, lifecycle core.Lifecycle, reasons []string) (was core.Lifecycle, changed bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	e := a.entry
-	was, changed = e.lifecycle, !slices.Equal(e.reasons, reasons)
-	e.lifecycle, e.reasons = lifecycle, reasons
-	if e.round != a.round {
-		return was, changed // changed a moment ago: the next attempt is due at once
+	a.asked = true
+	facts, err := r.parts.Engines.Ask(ctx, a.want)
+	if err != nil {
+		return fmt.Errorf("the engine did not answer: %w", err)
 	}
-	e.pending = false
-	if len(reasons) == 0 {
-		e.failures = 0
-		return was, changed
-	}
-	e.failures++
-	e.retryAt = time.Now().Add(pause(e.failures))
-	return was, changed
-}
-
-// prepare has the partition built.
-func (r *Reconciler) prepare(ctx context.Context, want fleet.Record, blockSize int) error {
-	if err := r.core.Prepare(ctx, want.Partition(), blockSize); err != nil {
-		return fmt.Errorf("prepare partition %s: %w", want.Partition(), err)
-	}
+	a.facts = usable(facts)
+	a.record = merged(a.want, a.facts)
 	return nil
+}
+
+// missing are the fields without which a worker cannot be routed to and that its engine
+// may tell.
+func (r *Reconciler) missing(rec fleet.Record) (fields []string) {
+	if rec.Model == "" && rec.Asked == "" {
+		fields = append(fields, modelUnknown)
+	}
+	if rec.BlockSize == 0 && r.configured(rec) == 0 {
+		fields = append(fields, blockSizeUnknown)
+	}
+	return fields
+}
+
+// untold are the reasons of a worker whose engine did not tell what is missing.
+func untold(missing []string, err error) error {
+	why := "nobody configured it, and the engine does not tell it"
+	if err != nil {
+		why = "nobody configured it: " + err.Error()
+	}
+	var out incompleteError
+	for _, m := range missing {
+		out = append(out, m+": "+why)
+	}
+	return out
+}
+
+func (r *Reconciler) configured(rec fleet.Record) int {
+	return r.parts.Engines.Configured(rec.Partition().Model)
 }
 
 // mismatchError is a block size that contradicts another.
@@ -186,79 +259,18 @@ func (e *mismatchError) Error() string {
 	return fmt.Sprintf(blockSizeMismatch+": the worker says %d, the model's configuration %d", e.has, e.want)
 }
 
-// blockSize is the model's configuration, else the record's, else the engine's
+// blockSize is the model's configuration, else the record's, which may be the engine's
 // own.
-func (r *Reconciler) blockSize(ctx context.Context, want fleet.Record) (int, error) {
-	configured := r.sizes.Configured(want.Model)
+func (r *Reconciler) blockSize(rec fleet.Record) (int, error) {
+	configured := r.configured(rec)
 	switch {
-	case configured != 0 && want.BlockSize != 0 && configured != want.BlockSize:
-		return 0, &mismatchError{has: want.BlockSize, want: configured}
+	case configured != 0 && rec.BlockSize != 0 && configured != rec.BlockSize:
+		return 0, &mismatchError{has: rec.BlockSize, want: configured}
 	case configured != 0:
 		return configured, nil
-	case want.BlockSize != 0:
-		return want.BlockSize, nil
 	}
-	select {
-	case r.probes <- struct{}{}:
-		defer func() { <-r.probes }()
-	case <-ctx.Done():
-		return 0, fmt.Errorf(blockSizeUnknown+": not configured, and the engine was not asked: %w", context.Cause(ctx))
-	}
-	probed, err := r.sizes.Probe(ctx, want.URL)
-	if err != nil {
-		return 0, fmt.Errorf(blockSizeUnknown+": not configured, and the engine did not tell: %w", err)
-	}
-	return probed, nil
+	return rec.BlockSize, nil
 }
 
-// commit hands a prepared worker to the core. The listeners of a worker that
-// moves end before its new partition knows it.
-func (r *Reconciler) commit(e *entry, want fleet.Record, blockSize int) error {
-	key := want.Partition()
-	if e.committed != (fleet.PartitionKey{}) && e.committed != key {
-		r.unlisten(e, nil)
-	}
-	err := r.core.Commit(core.Change{Upserts: []core.Member{{Record: want, BlockSize: blockSize, Lifecycle: core.Ready}}})
-	if err != nil {
-		return fmt.Errorf("commit to partition %s: %w", key, err)
-	}
-	e.committed = key
-	return nil
-}
-
-// listen starts the subscriptions that are missing or have changed and ends
-// those that are no longer wanted; the others stay untouched.
-func (r *Reconciler) listen(e *entry, want fleet.Record) (reasons []string) {
-	e.record.Store(&want)
-	wanted := map[uint32]Listening{}
-	for rank, endpoint := range want.KVEvents {
-		wanted[uint32(rank)] = Listening{
-			Partition: want.Partition(), Worker: fleet.Worker{ID: want.ID, Rank: uint32(rank)},
-			Engine: want.Engine, Endpoint: endpoint, Replay: want.Replay[rank],
-		}
-	}
-	r.unlisten(e, wanted)
-	for rank, l := range wanted {
-		if _, ok := e.listening[rank]; ok {
-			continue
-		}
-		if err := r.listeners.Listen(l, e.record.Load); err != nil {
-			reasons = append(reasons, fmt.Sprintf("kv_events.%d: %s", rank, err))
-			continue
-		}
-		e.listening[rank] = l
-	}
-	slices.Sort(reasons)
-	return reasons
-}
-
-// unlisten ends the subscriptions that are not in keep.
-func (r *Reconciler) unlisten(e *entry, keep map[uint32]Listening) {
-	for rank, l := range e.listening {
-		if keep[rank] == l {
-			continue
-		}
-		r.listeners.Unlisten(l.Partition, l.Worker)
-		delete(e.listening, rank)
-	}
-}
+// text is an error's, or its reasons together.
+func text(reasons []string) string { return strings.Join(reasons, "; ") }

@@ -202,9 +202,9 @@ func TestARecordThatIsNotValidRefusesTheList(t *testing.T) {
 		if st := f.status("dns"); !strings.HasPrefix(st.Refused, `worker 2 of the list: url: "nonsense"`) {
 			t.Errorf("the source stands as %+v", st)
 		}
-		p.set(record(t, 1), fleet.Record{Name: "w3", URL: "HTTP://127.0.0.1:8003/", BlockSize: 16})
+		p.set(record(t, 1), fleet.Record{Name: "w3", URL: "HTTP://127.0.0.1:8003/", Model: "m", BlockSize: 16})
 		synctest.Wait()
-		if v, ok := f.r.Worker("w3"); !ok || v.URL != "http://127.0.0.1:8003" || v.Model != fleet.DefaultName {
+		if v, ok := f.r.Worker("w3"); !ok || v.URL != "http://127.0.0.1:8003" || v.Group != fleet.DefaultName {
 			t.Errorf("a record was not normalised: %+v", v)
 		}
 	})

@@ -14,6 +14,7 @@ import (
 // tells more; of a mismatch with the partition, "existing=X requested=Y".
 const (
 	urlMissing        = "url_missing"
+	modelUnknown      = "model_unknown"
 	blockSizeUnknown  = "block_size_unknown"
 	blockSizeMismatch = "block_size_mismatch" // and is_eagle_mismatch, by the core's field
 	dpSizeZero        = "dp_size_zero"
@@ -34,36 +35,58 @@ func reasonsOf(err error) []string {
 	return []string{err.Error()}
 }
 
-// lacking tells what a record has to have before its engine or the core is asked
-// about it; nil for nothing. Where something is missing, a block size that only
-// the engine knows counts as missing too.
-func lacking(want fleet.Record, configured int) error {
+// lacksFirst tells what a record has to have before its engine is asked about the rest;
+// nil for nothing. Of a record that somebody was asked for in other words all that is
+// missing is told at once, as nothing else will come: then a block size that only the
+// engine knows counts as missing too.
+func (a *attempt) lacksFirst(configured int) error {
+	if a.want.URL != "" && a.want.Asked == "" {
+		return nil
+	}
+	rec := a.want
+	if rec.Asked == "" {
+		rec = shown(rec, nil)
+	}
+	err := lacking(rec, 1)
+	out, ok := errors.AsType[incompleteError](err)
+	if !ok {
+		return nil
+	}
+	if a.want.BlockSize == 0 && configured == 0 {
+		at := 0
+		if a.want.URL == "" {
+			at = 1
+		}
+		out = slices.Insert(out, at, blockSizeUnknown+": not configured, and the engine is asked once the rest is known")
+	}
+	return out
+}
+
+// lacking tells what a record of a worker of that block size does not have; nil for
+// nothing.
+func lacking(rec fleet.Record, blockSize int) error {
 	var out incompleteError
-	if want.URL == "" {
+	if rec.URL == "" {
 		out = append(out, urlMissing+": nobody told where the worker is")
 	}
-	if want.DPSize == 0 {
+	if blockSize == 0 {
+		out = append(out, blockSizeUnknown+": nobody told it")
+	}
+	if rec.DPSize == 0 {
 		out = append(out, dpSizeZero+": the worker has no rank")
 	}
-	if want.RequireEvents {
-		for _, rank := range want.Ranks() {
-			if want.KVEvents[int(rank)] == "" {
+	if rec.RequireEvents {
+		for _, rank := range rec.Ranks() {
+			if rec.KVEvents[int(rank)] == "" {
 				out = append(out, fmt.Sprintf("%s: rank %d", eventsMissing, rank))
 			}
 		}
 	}
-	if want.Asked != "" && want.DPSize > 1 && len(want.Replay) > 0 {
+	if rec.Asked != "" && rec.DPSize > 1 && len(rec.Replay) > 0 {
 		out = append(out, replayOfRanks+": a replay endpoint that names no rank serves one rank only")
 	}
 	if out == nil {
 		return nil
-	}
-	if want.BlockSize == 0 && configured == 0 {
-		at := 0
-		if want.URL == "" {
-			at = 1
-		}
-		out = slices.Insert(out, at, blockSizeUnknown+": not configured, and the engine is asked once the rest is known")
 	}
 	return out
 }

@@ -42,7 +42,7 @@ func TestWhatAnIncompleteWorkerLacksIsListed(t *testing.T) {
 			r.RequireEvents = true
 			delete(r.KVEvents, 1)
 		}, []string{"kv_events_missing: rank 1"}},
-		{"events and a size", func(r *fleet.Record) { r.RequireEvents, r.BlockSize = true, 0 }, []string{unknownSize, "kv_events_missing: rank 0"}},
+		{"events and a size", func(r *fleet.Record) { asked(r); r.DPSize, r.RequireEvents, r.BlockSize = 1, true, 0 }, []string{unknownSize, "kv_events_missing: rank 0"}},
 		{"ranks", func(r *fleet.Record) { asked(r); r.RequireEvents = true }, []string{"dp_size_zero: the worker has no rank"}},
 		{"ranks of its replay", func(r *fleet.Record) { asked(r); ranks(2, false)(r); r.Replay = map[int]string{0: "tcp://127.0.0.1:1"} }, []string{
 			"replay_unranked: a replay endpoint that names no rank serves one rank only",

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,30 +15,51 @@ import (
 	"github.com/routerd/routerd/fleet"
 )
 
+// Parts are what a Reconciler works with. Health may be nil: then every worker is
+// well. All are safe for concurrent use.
+type Parts struct {
+	Core      Core
+	Listeners Listeners
+	Engines   Engines
+	Health    Health
+	// Adapters are those that an engine says it has loaded; ok is false where it has
+	// not said so lately. May be nil.
+	Adapters func(id fleet.WorkerID) (loaded []fleet.Adapter, ok bool)
+	// Drains may be nil: then none is remembered.
+	Drains *Drains
+}
+
 // Reconciler makes the core's workers equal to what all sources want. It is
 // safe for concurrent use.
 type Reconciler struct {
-	core      Core
-	listeners Listeners
-	sizes     BlockSizes
-	log       *slog.Logger
-	probes    chan struct{} // holds one for each engine that is asked
+	parts   Parts
+	log     *slog.Logger
+	probes  chan struct{} // holds one for each engine that is asked
+	wake    chan struct{} // size 1: a full one already wakes Run
+	changes *changes
 
 	// planning is held from the check of a list to the end of its withdrawals, so
 	// that a worker that one source drops and another brings never overlap.
 	planning sync.Mutex
 
-	mu      sync.Mutex // guards entries and, in each, the fields above op
+	mu      sync.Mutex // guards entries, names and, in each entry, the fields above op
 	entries map[fleet.WorkerID]*entry
+	names   map[string]fleet.WorkerID
 }
 
 // entry is one wanted worker.
 type entry struct {
 	source    string
 	want      fleet.Record
-	round     uint64 // rises with each change of want, so that a late preparation is noticed
-	pending   bool   // whether no attempt told yet how want does
+	record    fleet.Record // want with what the engine tells
+	round     uint64       // rises with each change of want, so that a late preparation is noticed
+	pending   bool         // whether no attempt told yet how want does
+	again     bool         // whether something else than want has changed since the last attempt
 	attempt   *attempt
+	facts     *Facts // nil while the engine was not asked
+	askAt     time.Time
+	silences  int // asked in vain, in a row
+	drain     *drain
 	lifecycle core.Lifecycle
 	reasons   []string
 	failures  int
@@ -47,18 +67,23 @@ type entry struct {
 
 	op        sync.Mutex         // guards what has been applied: the fields below
 	committed fleet.PartitionKey // where the core has it; zero when nowhere
+	applied   core.Member        // what the core has of it
 	listening map[uint32]Listening
-	record    atomic.Pointer[fleet.Record] // what the subscriptions read; safe without op
+	reading   atomic.Pointer[fleet.Record] // what the subscriptions read; safe without op
 }
 
 // tried tells whether an attempt for what is wanted now is under way.
 func (e *entry) tried() bool { return e.attempt != nil && e.attempt.round == e.round }
 
 // New makes a Reconciler without workers.
-func New(c Core, l Listeners, s BlockSizes, log *slog.Logger) *Reconciler {
+func New(parts Parts, log *slog.Logger) *Reconciler {
+	if parts.Drains == nil {
+		parts.Drains = &Drains{}
+	}
 	return &Reconciler{
-		core: c, listeners: l, sizes: s, log: log,
-		probes: make(chan struct{}, maxProbes), entries: map[fleet.WorkerID]*entry{},
+		parts: parts, log: log, changes: newChanges(),
+		probes: make(chan struct{}, maxProbes), wake: make(chan struct{}, 1),
+		entries: map[fleet.WorkerID]*entry{}, names: map[string]fleet.WorkerID{},
 	}
 }
 
@@ -149,6 +174,10 @@ func (r *Reconciler) Plan(source string, desired []fleet.Record) (changed []flee
 	for _, e := range gone {
 		r.withdraw(e)
 	}
+	if len(gone)+len(changed) > 0 {
+		r.changes.tell()
+		r.hurry()
+	}
 	return changed, nil
 }
 
@@ -161,12 +190,16 @@ func (r *Reconciler) plan(source string, desired []fleet.Record) (gone []*entry,
 		wanted[rec.ID] = true
 		e := r.entries[rec.ID]
 		if e == nil {
-			e = &entry{source: source, lifecycle: core.Incomplete, listening: map[uint32]Listening{}}
+			e = &entry{source: source, lifecycle: core.Incomplete, listening: map[uint32]Listening{}, drain: r.parts.Drains.of(rec.ID)}
 			r.entries[rec.ID] = e
 		} else if e.want.Equal(rec) {
 			continue
 		}
-		e.want = rec
+		if e.want.URL != rec.URL { // another engine
+			e.facts, e.askAt, e.silences = nil, time.Time{}, 0
+		}
+		delete(r.names, e.want.Name)
+		e.want, e.record = rec, shown(rec, e.facts)
 		e.round++
 		e.pending, e.failures, e.retryAt = true, 0, time.Time{}
 		changed = append(changed, rec.ID)
@@ -176,10 +209,27 @@ func (r *Reconciler) plan(source string, desired []fleet.Record) (gone []*entry,
 			gone = append(gone, e)
 			e.round++
 			delete(r.entries, id)
+			delete(r.names, e.want.Name)
+			r.parts.Drains.forget(id)
 		}
+	}
+	for _, rec := range desired { // last: names may have moved among them
+		r.names[rec.Name] = rec.ID
 	}
 	slices.SortFunc(gone, func(a, b *entry) int { return cmp.Compare(a.want.ID, b.want.ID) })
 	return gone, changed
+}
+
+// shown is a record with what the engine tells and, of the rest, the defaults; its
+// model stays unknown until somebody tells it.
+func shown(want fleet.Record, facts *Facts) fleet.Record {
+	rec := merged(want, facts)
+	full, err := rec.Filled()
+	if err != nil {
+		return rec
+	}
+	full.Model = rec.Model
+	return full
 }
 
 // withdraw takes a worker out of the core first, so that nothing selects it,
@@ -197,11 +247,15 @@ func (r *Reconciler) uncommit(e *entry, id fleet.WorkerID) {
 	if e.committed == (fleet.PartitionKey{}) {
 		return
 	}
-	if err := r.core.Commit(core.Change{Removals: []fleet.WorkerID{id}}); err != nil {
+	if err := r.parts.Core.Commit(core.Change{Removals: []fleet.WorkerID{id}}); err != nil {
 		r.log.Error("worker not removed", "worker", id.String(), "err", err)
 	}
-	e.committed = fleet.PartitionKey{}
+	e.committed, e.applied = fleet.PartitionKey{}, core.Member{}
 }
+
+// Changed returns a channel that is closed at the next change of any worker: its
+// record, its lifecycle or its reasons.
+func (r *Reconciler) Changed() <-chan struct{} { return r.changes.changed() }
 
 // Workers lists all workers by id.
 func (r *Reconciler) Workers() []View {
@@ -209,18 +263,57 @@ func (r *Reconciler) Workers() []View {
 	defer r.mu.Unlock()
 	views := make([]View, 0, len(r.entries))
 	for _, id := range slices.Sorted(maps.Keys(r.entries)) {
-		e := r.entries[id]
-		views = append(views, View{Record: e.want, Source: e.source, Lifecycle: e.lifecycle, Reasons: append([]string{}, e.reasons...), Pending: e.pending})
+		views = append(views, r.entries[id].view())
 	}
 	return views
 }
 
 // Worker finds a worker by decimal id or by name.
 func (r *Reconciler) Worker(ref string) (View, bool) {
-	for _, v := range r.Workers() {
-		if v.Name == ref || strconv.FormatUint(uint64(v.ID), 10) == ref {
-			return v, true
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.find(ref)
+	if e == nil {
+		return View{}, false
+	}
+	return e.view(), true
+}
+
+// AtURL finds the worker with a normalised base URL.
+func (r *Reconciler) AtURL(url string) (fleet.WorkerID, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id, e := range r.entries {
+		if e.want.URL == url {
+			return id, true
 		}
 	}
-	return View{}, false
+	return 0, false
+}
+
+// find is the entry of that name or decimal id; nil for none. mu must be held.
+func (r *Reconciler) find(ref string) *entry {
+	if id, ok := r.names[ref]; ok {
+		return r.entries[id]
+	}
+	id, err := fleet.ParseWorkerID(ref)
+	if err != nil {
+		return nil
+	}
+	return r.entries[id]
+}
+
+// view is the worker as others see it. mu must be held.
+func (e *entry) view() View {
+	v := View{
+		Record: e.record, Source: e.source, Lifecycle: e.lifecycle, Reasons: append([]string{}, e.reasons...), Pending: e.pending,
+	}
+	if e.facts != nil {
+		v.Version, v.Untold, v.LoadReports = e.facts.Version, slices.Clone(e.facts.Untold), e.facts.LoadReports
+	}
+	if e.drain != nil {
+		until := e.drain.Until
+		v.DrainUntil = &until
+	}
+	return v
 }

@@ -95,16 +95,21 @@ func (l *ledger) Listen(s catalog.Listening, record func() *fleet.Record) error 
 	return nil
 }
 
-func (l *ledger) Unlisten(_ fleet.PartitionKey, w fleet.Worker) {
+func (l *ledger) Unlisten(_ fleet.PartitionKey, ranks ...fleet.Worker) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.listening, w)
-	l.note("unlisten %s", w)
+	for _, w := range ranks {
+		delete(l.listening, w)
+		l.note("unlisten %s", w)
+	}
 }
 
 func (l *ledger) Configured(string) int { return l.configured }
 
-func (l *ledger) Probe(_ context.Context, url string) (int, error) { return l.probe(url) }
+func (l *ledger) Ask(_ context.Context, rec fleet.Record) (catalog.Facts, error) {
+	size, err := l.probe(rec.URL)
+	return catalog.Facts{BlockSize: size}, err
+}
 
 // told returns what was noted since the last call, sorted.
 func (l *ledger) told() []string {
@@ -143,7 +148,7 @@ func ranks(n int, replay bool) func(*fleet.Record) {
 }
 
 func newReconciler(l *ledger) *catalog.Reconciler {
-	return catalog.New(l, l, l, slog.New(slog.DiscardHandler))
+	return catalog.New(catalog.Parts{Core: l, Listeners: l, Engines: l}, slog.New(slog.DiscardHandler))
 }
 
 func apply(t *testing.T, r *catalog.Reconciler, records ...fleet.Record) {

@@ -14,45 +14,93 @@ const (
 	scanEvery  = 250 * time.Millisecond
 	firstPause = 500 * time.Millisecond
 	lastPause  = 5 * time.Second
+	// askEvery is how long what an engine told is taken for true, and the longest pause
+	// between questions that it does not answer.
+	askEvery = 5 * time.Minute
 )
 
 // pause is how long to wait after so many failures in a row: doubling up to
 // 5 s, less up to a fifth, so that many workers do not retry at once.
-func pause(failures int) time.Duration {
-	d := lastPause
-	if failures < 5 {
-		d = min(firstPause<<max(failures-1, 0), lastPause)
+func pause(failures int) time.Duration { return pauseUpTo(lastPause, failures) }
+
+func pauseUpTo(most time.Duration, failures int) time.Duration {
+	d := most
+	if failures < 16 {
+		d = min(firstPause<<max(failures-1, 0), most)
 	}
 	return d - time.Duration(rand.Int64N(int64(d)/5))
 }
 
-// Run retries what is not ready until ctx ends, then waits for the attempts
-// under way and returns nil.
+// askLater plans when the engine is asked next. A worker of which nobody watches the
+// health is asked only for what it cannot do without. mu must be held.
+func (r *Reconciler) askLater(e *entry, a *attempt, now time.Time) {
+	switch {
+	case a.want.NoHealthCheck || a.err != nil:
+		e.askAt = time.Time{} // an incomplete one is tried again anyhow
+	case !a.asked && e.facts == nil:
+		e.askAt = now
+	case a.asked && a.facts == a.was:
+		e.silences++
+		e.askAt = now.Add(pauseUpTo(askEvery, e.silences))
+	case a.asked:
+		e.silences = 0
+		e.askAt = now.Add(pauseUpTo(askEvery, 16))
+	}
+}
+
+// Reconsider has a worker looked at again: its health has changed. It returns at once;
+// an id that is not known is ignored. Safe for concurrent use.
+func (r *Reconciler) Reconsider(id fleet.WorkerID) {
+	r.mu.Lock()
+	if e := r.entries[id]; e != nil {
+		e.again = true
+		if e.lifecycle == core.Ejected && !e.askAt.IsZero() {
+			e.askAt = time.Now() // it may come back as another one
+		}
+	}
+	r.mu.Unlock()
+	r.hurry()
+}
+
+// hurry wakes Run.
+func (r *Reconciler) hurry() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run retries what is not ready, looks at what has changed and asks engines again,
+// until ctx ends; then it waits for the attempts under way and returns nil.
 func (r *Reconciler) Run(ctx context.Context) error {
 	var retries sync.WaitGroup
 	defer retries.Wait()
 	tick := time.NewTicker(scanEvery)
 	defer tick.Stop()
 	for {
+		now := time.Now()
 		select {
 		case <-ctx.Done():
 			return nil
-		case now := <-tick.C:
-			if ids := r.due(now); len(ids) > 0 {
-				retries.Go(func() { r.Bring(ctx, ids...) })
-			}
+		case now = <-tick.C:
+			r.endDrains(now)
+		case <-r.wake:
+		}
+		if ids := r.due(now); len(ids) > 0 {
+			retries.Go(func() { r.Bring(ctx, ids...) })
 		}
 	}
 }
 
-// due lists the workers whose retry is due and that nobody tries now.
+// due lists the workers whose next attempt is due and that nobody tries now.
 func (r *Reconciler) due(now time.Time) []fleet.WorkerID {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var ids []fleet.WorkerID
 	for id, e := range r.entries {
-		waiting := e.pending || e.lifecycle == core.Incomplete || len(e.reasons) > 0
-		if waiting && !e.tried() && !now.Before(e.retryAt) {
+		waits := (e.pending || e.failures > 0) && !now.Before(e.retryAt)
+		asks := !e.askAt.IsZero() && !now.Before(e.askAt)
+		if (waits || asks || e.again) && !e.tried() {
 			ids = append(ids, id)
 		}
 	}

@@ -38,7 +38,7 @@ func probing(answer func(url string) (time.Duration, int, error)) (*probes, *cat
 	p := &probes{asked: map[string][]time.Time{}, answer: answer}
 	l := newLedger()
 	l.probe = p.probe
-	return p, catalog.New(l, l, l, slog.New(slog.DiscardHandler))
+	return p, catalog.New(catalog.Parts{Core: l, Listeners: l, Engines: l}, slog.New(slog.DiscardHandler))
 }
 
 func unsized(r *fleet.Record) { r.BlockSize = 0 }

@@ -2,18 +2,29 @@ package catalog
 
 import (
 	"context"
+	"time"
 
 	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/fleet"
 )
 
-// View is a worker as the catalog sees it.
+// View is a worker as the catalog sees it. Its record has what the engine tells in the
+// fields that its source leaves unset.
 type View struct {
 	fleet.Record
 	Source    string         `json:"source"`
 	Lifecycle core.Lifecycle `json:"lifecycle"`
 	// Reasons say why the worker is not ready; empty when it is.
 	Reasons []string `json:"reasons"`
+	// Version is the engine's, Untold what it did not tell of the record's fields and
+	// why; both empty while nobody has asked it.
+	Version string   `json:"version,omitempty"`
+	Untold  []string `json:"untold,omitempty"`
+	// DrainUntil is when what a draining worker still has is given up; absent where it
+	// does not drain.
+	DrainUntil *time.Time `json:"drain_until,omitempty"`
+	// LoadReports are the endpoints of the engine's load sockets by rank.
+	LoadReports map[int]string `json:"-"`
 	// Pending is whether no attempt told yet how the record as it is now does;
 	// Lifecycle and Reasons are then those of the record before.
 	Pending bool `json:"-"`
@@ -44,16 +55,7 @@ type Listeners interface {
 	// stands at that moment, for the ranks and adapters that events name; it is
 	// safe for concurrent use and its result must not be changed.
 	Listen(l Listening, record func() *fleet.Record) error
-	// Unlisten ends the rank's subscription and forgets its blocks; when it
-	// returned, no event of it is applied any more.
-	Unlisten(key fleet.PartitionKey, w fleet.Worker)
-}
-
-// BlockSizes finds a worker's KV block size.
-type BlockSizes interface {
-	// Configured is the block size that the operator gave for the model; 0 for
-	// none.
-	Configured(model string) int
-	// Probe asks the engine.
-	Probe(ctx context.Context, url string) (int, error)
+	// Unlisten ends the subscriptions of some ranks of a partition and forgets their
+	// blocks; when it returned, no event of them is applied any more.
+	Unlisten(key fleet.PartitionKey, ranks ...fleet.Worker)
 }

@@ -247,7 +247,7 @@ func (c *SelectionCore) plan(ch Change) (map[fleet.PartitionKey]*plan, *director
 
 // checkMember refuses a member that cannot be committed. members must be held.
 func (c *SelectionCore) checkMember(m Member) (fleet.Record, *Partition, error) {
-	rec, err := m.Record.Normalised()
+	rec, err := m.Record.Filled()
 	if err != nil {
 		return rec, nil, err
 	}

@@ -50,8 +50,19 @@ func TestAnIDComesFromTheName(t *testing.T) {
 	}
 }
 
+// What a source leaves unset the worker's engine may tell.
+func TestAWishKeepsWhatItLeavesUnset(t *testing.T) {
+	got, err := fleet.Record{ID: 1, Name: "w1", URL: "http://h:1", KVEvents: map[int]string{0: "tcp://h:1", 1: "tcp://h:2"}}.Normalised()
+	if err != nil || got.Model != "" || got.Engine != "" || got.DPSize != 0 || got.Group != "default" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if got, err = got.Filled(); err != nil || got.DPSize != 2 {
+		t.Errorf("filled: %+v, %v", got, err)
+	}
+}
+
 func TestARecordIsFilledWithDefaults(t *testing.T) {
-	got, err := fleet.Record{ID: 1, Name: "w1", URL: "HTTP://LocalHost:18000/"}.Normalised()
+	got, err := fleet.Record{ID: 1, Name: "w1", URL: "HTTP://LocalHost:18000/"}.Filled()
 	want := fleet.Record{ID: 1, Name: "w1", URL: "http://localhost:18000", Model: "default", Group: "default", Engine: "vllm", DPSize: 1}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got)\n%s", err, diff)
@@ -130,7 +141,7 @@ func TestRecordsOutOfRangeNameTheField(t *testing.T) {
 		{"block_size", func(r *fleet.Record) { r.BlockSize = -1 }},
 		{"dp_size", func(r *fleet.Record) { r.DPSize = 4097 }},
 		{"dp_start", func(r *fleet.Record) { r.DPStart = 4096 }},
-		{"kv_events", func(r *fleet.Record) { r.KVEvents = map[int]string{1: "tcp://127.0.0.1:1"} }},
+		{"kv_events", func(r *fleet.Record) { r.DPSize, r.KVEvents = 1, map[int]string{1: "tcp://127.0.0.1:1"} }},
 		{"kv_events.0", func(r *fleet.Record) { r.KVEvents = map[int]string{0: "tcp://127.0.0.1"} }},
 		{"replay.0", func(r *fleet.Record) { r.Replay = map[int]string{0: "udp://127.0.0.1:1"} }},
 		{"adapters[0].name", func(r *fleet.Record) { r.Adapters = []fleet.Adapter{{}} }},

@@ -40,16 +40,16 @@ type Record struct {
 	// URL is empty while nobody knows where the worker is; sources that know refuse
 	// that.
 	URL   string `json:"url" koanf:"url" doc:"Base URL, http://HOST:PORT."`
-	Model string `json:"model" koanf:"model" doc:"Base model that it serves."`
+	Model string `json:"model" koanf:"model" doc:"Base model that it serves; empty asks the engine."`
 	Group string `json:"group" koanf:"group" doc:"Routing group."`
-	// Engine is one of Engines; empty means vllm.
-	Engine string `json:"engine" koanf:"engine" doc:"Engine kind: vllm, sglang, llm-d or trtllm."`
+	// Engine is one of Engines.
+	Engine string `json:"engine" koanf:"engine" doc:"Engine kind: vllm, sglang, llm-d or trtllm; empty asks the engine."`
 	// BlockSize is in tokens; 0 lets the model's configuration or the engine
 	// decide.
 	BlockSize int `json:"block_size,omitempty" koanf:"block_size" doc:"Tokens a KV block; 0 asks the engine."`
 	// DPStart and DPSize give the ranks [DPStart, DPStart+DPSize).
 	DPStart int `json:"dp_start,omitempty" koanf:"dp_start" doc:"First data-parallel rank."`
-	DPSize  int `json:"dp_size" koanf:"dp_size" doc:"Number of data-parallel ranks; 0 is 1."`
+	DPSize  int `json:"dp_size" koanf:"dp_size" doc:"Number of data-parallel ranks; 0 asks the engine."`
 	// KVEvents and Replay map a rank to the ZMQ endpoint of its publisher and
 	// of its replay socket.
 	KVEvents         map[int]string    `json:"kv_events,omitempty" koanf:"kv_events" doc:"ZMQ endpoint of the KV event publisher by rank."`
@@ -65,6 +65,7 @@ type Record struct {
 	StableRoutingID string            `json:"stable_routing_id,omitempty" koanf:"stable_routing_id" doc:"Name of the place of the worker, which a replacement keeps."`
 	TopologyDomains map[string]string `json:"topology_domains,omitempty" koanf:"topology_domains" doc:"Where the worker stands, by kind of place."`
 	RequireEvents   bool              `json:"require_events,omitempty" koanf:"require_events" doc:"Ready only while every rank has an endpoint in kv_events."`
+	NoHealthCheck   bool              `json:"no_health_check,omitempty" koanf:"no_health_check" doc:"Whether others see to its health: it is not probed, not asked for its load and not ejected."`
 	// Asked is what a surface with bodies of its own was asked for, in its words, so
 	// that it can show and change that; only the source that stores it reads or
 	// writes it. Such a surface fills the defaults itself: with it, no DPSize is no
@@ -94,13 +95,14 @@ func (r Record) Equal(o Record) bool {
 		maps.Equal(r.KVEvents, o.KVEvents) && maps.Equal(r.Replay, o.Replay) && maps.Equal(r.Labels, o.Labels) &&
 		slices.Equal(r.Taints, o.Taints) && slices.Equal(r.Adapters, o.Adapters) &&
 		r.Eagle == o.Eagle && r.StableRoutingID == o.StableRoutingID && maps.Equal(r.TopologyDomains, o.TopologyDomains) &&
-		r.RequireEvents == o.RequireEvents && r.Asked == o.Asked
+		r.RequireEvents == o.RequireEvents && r.NoHealthCheck == o.NoHealthCheck && r.Asked == o.Asked
 }
 
-// Normalised returns the record with defaults filled (id from the name or the
-// name from the id, model and group "default", engine vllm, one rank), the URL
-// in one spelling (lower-case scheme and host, no trailing slash), and an
-// error that names the first field that is out of range. An empty URL stays.
+// Normalised returns the record as a source wants it: id from the name or the name
+// from the id, the group "default" where none is named, the URL in one spelling
+// (lower-case scheme and host, no trailing slash). What it leaves unset, the worker's
+// engine may tell. An error names the first field that is out of range. An empty URL
+// stays.
 func (r Record) Normalised() (Record, error) {
 	if r.Name == "" {
 		if r.ID == 0 {
@@ -111,20 +113,36 @@ func (r Record) Normalised() (Record, error) {
 	if r.ID == 0 && r.Name != "0" {
 		r.ID = IDFromName(r.Name)
 	}
-	key := r.Partition()
-	r.Model, r.Group = key.Model, key.Group
-	if r.Engine == "" {
-		r.Engine = "vllm"
-	}
-	if r.DPSize == 0 && r.Asked == "" {
-		r.DPSize = 1
-	}
+	r.Group = r.Partition().Group
 	if r.URL != "" {
 		u, err := NormaliseURL(r.URL)
 		if err != nil {
 			return r, err
 		}
 		r.URL = u
+	}
+	return r, r.check()
+}
+
+// Filled returns the normalised record with a value in every field that must have one
+// in a worker that serves: model "default", engine vllm, and as many ranks as kv_events
+// and replay name, at least one.
+func (r Record) Filled() (Record, error) {
+	r, err := r.Normalised()
+	if err != nil {
+		return r, err
+	}
+	r.Model = r.Partition().Model
+	if r.Engine == "" {
+		r.Engine = "vllm"
+	}
+	if r.DPSize == 0 && r.Asked == "" {
+		r.DPSize = 1
+		for _, urls := range []map[int]string{r.KVEvents, r.Replay} {
+			for rank := range urls {
+				r.DPSize = max(r.DPSize, rank+1-r.DPStart)
+			}
+		}
 	}
 	return r, r.check()
 }
@@ -139,7 +157,7 @@ func (r Record) Located() error {
 }
 
 func (r Record) check() error {
-	for _, f := range []struct{ field, value string }{{"name", r.Name}, {"model", r.Model}, {"group", r.Group}} {
+	for _, f := range []struct{ field, value string }{{"name", r.Name}, {"model", r.Partition().Model}, {"group", r.Group}} {
 		if err := checkName(f.field, f.value); err != nil {
 			return err
 		}
@@ -147,12 +165,8 @@ func (r Record) check() error {
 	if err := r.checkHeaderName(); err != nil {
 		return err
 	}
-	if !slices.Contains(Engines(), r.Engine) {
+	if r.Engine != "" && !slices.Contains(Engines(), r.Engine) {
 		return &FieldError{Field: "engine", Value: r.Engine, Allowed: strings.Join(Engines(), ", ")}
-	}
-	leastRanks := 1
-	if r.Asked != "" {
-		leastRanks = 0
 	}
 	for _, f := range []struct {
 		field          string
@@ -160,7 +174,7 @@ func (r Record) check() error {
 	}{
 		{"block_size", r.BlockSize, 0, MaxBlockSize},
 		{"dp_start", r.DPStart, 0, MaxRanks - 1},
-		{"dp_size", r.DPSize, leastRanks, MaxRanks - r.DPStart},
+		{"dp_size", r.DPSize, 0, MaxRanks - r.DPStart},
 		{"max_batched_tokens", r.MaxBatchedTokens, 0, 1 << 30},
 		{"total_kv_blocks", r.TotalKVBlocks, 0, 1 << 30},
 		{"labels (count)", len(r.Labels), 0, MaxLabels},
@@ -177,15 +191,19 @@ func (r Record) check() error {
 }
 
 func (r Record) checkParts() error {
+	ranks := r.DPSize
+	if ranks == 0 && r.Asked == "" { // nobody told yet
+		ranks = MaxRanks - r.DPStart
+	}
 	for _, m := range []struct {
 		field string
 		urls  map[int]string
 	}{{"kv_events", r.KVEvents}, {"replay", r.Replay}} {
 		for _, rank := range slices.Sorted(maps.Keys(m.urls)) {
-			if rank < r.DPStart || rank >= r.DPStart+r.DPSize {
+			if rank < r.DPStart || rank >= r.DPStart+ranks {
 				return &FieldError{
 					Field: m.field, Value: strconv.Itoa(rank),
-					Allowed: fmt.Sprintf("ranks %d to %d (dp_start, dp_size)", r.DPStart, r.DPStart+r.DPSize-1),
+					Allowed: fmt.Sprintf("ranks %d to %d (dp_start, dp_size)", r.DPStart, r.DPStart+ranks-1),
 				}
 			}
 			if err := CheckEndpoint(fmt.Sprintf("%s.%d", m.field, rank), m.urls[rank]); err != nil {

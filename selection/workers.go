@@ -1,6 +1,7 @@
 package selection
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -42,8 +43,8 @@ func recordOf(text []byte) (fleet.Record, error) {
 	}
 	id := *body.WorkerID
 	return body.record(fleet.Record{
-		ID: id, Name: id.String(), Model: orZero(body.ModelName), Group: orZero(body.RoutingGroup),
-		RequireEvents: true, Asked: asked,
+		ID: id, Name: id.String(), Model: cmp.Or(orZero(body.ModelName), fleet.DefaultName), Engine: fleet.Engines()[0], Group: orZero(body.RoutingGroup),
+		RequireEvents: true, NoHealthCheck: true, Asked: asked,
 	})
 }
 

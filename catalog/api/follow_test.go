@@ -79,18 +79,18 @@ func (s told) Watch(ctx context.Context, give func([]fleet.Record) error) error 
 func TestChangesOfAFollowedSourceAreAnsweredAsTheyStand(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "workers.json")
 	s, r := open(t, file)
-	if err := r.Apply(t.Context(), "file", []fleet.Record{must(t, fleet.Record{ID: 9, URL: "http://127.0.0.1:9000"})}); err != nil {
+	if err := r.Apply(t.Context(), "file", []fleet.Record{must(t, fleet.Record{ID: 9, URL: "http://127.0.0.1:9000", Model: "m"})}); err != nil {
 		t.Fatal(err)
 	}
 	sources := follow(t, r, s)
 	for id := range fleet.WorkerID(3) {
-		v, created, err := s.Put(t.Context(), fleet.Record{ID: id + 1, URL: "http://127.0.0.1:800" + id.String()})
+		v, created, err := s.Put(t.Context(), fleet.Record{ID: id + 1, URL: "http://127.0.0.1:800" + id.String(), Model: "m"})
 		if err != nil || !created || v.Lifecycle != core.Ready {
 			t.Errorf("worker %d: %s, created %t, %v", id+1, v.Lifecycle, created, err)
 		}
 	}
 	var conflict *catalog.ConflictError
-	if _, _, err := s.Put(t.Context(), fleet.Record{ID: 9, URL: "http://127.0.0.1:9001"}); !errors.As(err, &conflict) {
+	if _, _, err := s.Put(t.Context(), fleet.Record{ID: 9, URL: "http://127.0.0.1:9001", Model: "m"}); !errors.As(err, &conflict) {
 		t.Errorf("a worker of the file was replaced: %v", err)
 	}
 	if _, err := s.Delete(t.Context(), "2"); err != nil {

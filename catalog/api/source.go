@@ -34,7 +34,7 @@ import (
 const Name = "api"
 
 // ErrNotFound says that no source has such a worker.
-var ErrNotFound = errors.New("no such worker")
+var ErrNotFound = catalog.ErrNotFound
 
 // Source holds the workers that were put by API.
 type Source struct {

@@ -23,13 +23,15 @@ type nowhere struct{}
 func (nowhere) Prepare(context.Context, fleet.PartitionKey, int) error { return nil }
 func (nowhere) Commit(core.Change) error                               { return nil }
 func (nowhere) Listen(catalog.Listening, func() *fleet.Record) error   { return nil }
-func (nowhere) Unlisten(fleet.PartitionKey, fleet.Worker)              {}
+func (nowhere) Unlisten(fleet.PartitionKey, ...fleet.Worker)           {}
 func (nowhere) Configured(string) int                                  { return 16 }
-func (nowhere) Probe(context.Context, string) (int, error)             { return 0, errors.New("no engine") }
+func (nowhere) Ask(context.Context, fleet.Record) (catalog.Facts, error) {
+	return catalog.Facts{}, errors.New("no engine")
+}
 
 func open(t *testing.T, file string) (*api.Source, *catalog.Reconciler) {
 	t.Helper()
-	r := catalog.New(nowhere{}, nowhere{}, nowhere{}, slog.New(slog.DiscardHandler))
+	r := catalog.New(catalog.Parts{Core: nowhere{}, Listeners: nowhere{}, Engines: nowhere{}}, slog.New(slog.DiscardHandler))
 	s, err := api.Open(file, r)
 	if err != nil {
 		t.Fatal(err)
@@ -52,12 +54,12 @@ func TestAnAnsweredChangeIsFoundAfterTheNextStart(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "workers.json")
 	s, _ := open(t, file)
 	for i, want := range []bool{true, false} {
-		v, created, err := s.Put(t.Context(), fleet.Record{ID: 1, Name: "w1", URL: "http://127.0.0.1:8000"})
+		v, created, err := s.Put(t.Context(), fleet.Record{ID: 1, Name: "w1", URL: "http://127.0.0.1:8000", Model: "m"})
 		if err != nil || created != want || v.Source != api.Name || v.Lifecycle != core.Ready {
 			t.Errorf("put %d: got %+v, created %t, %v", i, v, created, err)
 		}
 	}
-	if _, _, err := s.Put(t.Context(), fleet.Record{ID: 2, Name: "w2", URL: "http://127.0.0.1:8001"}); err != nil {
+	if _, _, err := s.Put(t.Context(), fleet.Record{ID: 2, Name: "w2", URL: "http://127.0.0.1:8001", Model: "m"}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Delete(t.Context(), "1"); err != nil {
@@ -73,12 +75,12 @@ func TestAStoredWorkerThatTheFileClaimsIsLeftOut(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "workers.json")
 	s, _ := open(t, file)
 	for id := range fleet.WorkerID(3) {
-		if _, _, err := s.Put(t.Context(), fleet.Record{ID: id + 1, URL: "http://127.0.0.1:800" + id.String()}); err != nil {
+		if _, _, err := s.Put(t.Context(), fleet.Record{ID: id + 1, URL: "http://127.0.0.1:800" + id.String(), Model: "m"}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	r := catalog.New(nowhere{}, nowhere{}, nowhere{}, slog.New(slog.DiscardHandler))
-	if err := r.Apply(t.Context(), "file", []fleet.Record{must(t, fleet.Record{ID: 2, URL: "http://127.0.0.1:9000"})}); err != nil {
+	r := catalog.New(catalog.Parts{Core: nowhere{}, Listeners: nowhere{}, Engines: nowhere{}}, slog.New(slog.DiscardHandler))
+	if err := r.Apply(t.Context(), "file", []fleet.Record{must(t, fleet.Record{ID: 2, URL: "http://127.0.0.1:9000", Model: "m"})}); err != nil {
 		t.Fatal(err)
 	}
 	again, err := api.Open(file, r)
@@ -100,11 +102,11 @@ func TestAStoredWorkerThatTheFileClaimsIsLeftOut(t *testing.T) {
 func TestARefusedPutChangesNothing(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "workers.json")
 	s, r := open(t, file)
-	if err := r.Apply(t.Context(), "file", []fleet.Record{must(t, fleet.Record{ID: 1, URL: "http://127.0.0.1:8000"})}); err != nil {
+	if err := r.Apply(t.Context(), "file", []fleet.Record{must(t, fleet.Record{ID: 1, URL: "http://127.0.0.1:8000", Model: "m"})}); err != nil {
 		t.Fatal(err)
 	}
 	var conflict *catalog.ConflictError
-	if _, _, err := s.Put(t.Context(), fleet.Record{ID: 1, URL: "http://127.0.0.1:9000"}); !errors.As(err, &conflict) {
+	if _, _, err := s.Put(t.Context(), fleet.Record{ID: 1, URL: "http://127.0.0.1:9000", Model: "m"}); !errors.As(err, &conflict) {
 		t.Errorf("a worker of the file was replaced: %v", err)
 	}
 	var field *fleet.FieldError
@@ -151,18 +153,18 @@ type silentAt struct {
 
 func (s silentAt) Configured(string) int { return 0 }
 
-func (s silentAt) Probe(_ context.Context, url string) (int, error) {
-	if url != s.url {
-		return 16, nil
+func (s silentAt) Ask(_ context.Context, rec fleet.Record) (catalog.Facts, error) {
+	if rec.URL != s.url {
+		return catalog.Facts{BlockSize: 16}, nil
 	}
 	s.asked <- struct{}{}
 	<-s.leave
-	return 0, errors.New("timeout")
+	return catalog.Facts{}, errors.New("timeout")
 }
 
 func TestASilentWorkerDelaysNoChangeOfAnother(t *testing.T) {
 	engines := silentAt{url: "http://127.0.0.1:8001", asked: make(chan struct{}), leave: make(chan struct{})}
-	r := catalog.New(nowhere{}, nowhere{}, engines, slog.New(slog.DiscardHandler))
+	r := catalog.New(catalog.Parts{Core: nowhere{}, Listeners: nowhere{}, Engines: engines}, slog.New(slog.DiscardHandler))
 	file := filepath.Join(t.TempDir(), "workers.json")
 	s, err := api.Open(file, r)
 	if err != nil {
@@ -170,14 +172,14 @@ func TestASilentWorkerDelaysNoChangeOfAnother(t *testing.T) {
 	}
 	silent := make(chan catalog.View, 1)
 	go func() {
-		v, _, err := s.Put(context.Background(), fleet.Record{ID: 1, URL: engines.url})
+		v, _, err := s.Put(context.Background(), fleet.Record{ID: 1, URL: engines.url, Model: "m"})
 		if err != nil {
 			t.Error(err)
 		}
 		silent <- v
 	}()
 	<-engines.asked
-	v, created, err := s.Put(t.Context(), fleet.Record{ID: 2, URL: "http://127.0.0.1:8002"})
+	v, created, err := s.Put(t.Context(), fleet.Record{ID: 2, URL: "http://127.0.0.1:8002", Model: "m"})
 	if err != nil || !created || v.Lifecycle != core.Ready {
 		t.Errorf("got %+v, created %t, %v", v, created, err)
 	}
@@ -197,14 +199,14 @@ func TestASilentWorkerDelaysNoChangeOfAnother(t *testing.T) {
 func TestAChangeKeepsWhatItDoesNotTouch(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "workers.json")
 	s, r := open(t, file)
-	if _, _, err := s.Put(t.Context(), fleet.Record{ID: 1, URL: "http://127.0.0.1:8000", Taints: []string{"a"}, Asked: `{"x":1}`, DPSize: 1}); err != nil {
+	if _, _, err := s.Put(t.Context(), fleet.Record{ID: 1, URL: "http://127.0.0.1:8000", Taints: []string{"a"}, Model: "m", Asked: `{"x":1}`, DPSize: 1}); err != nil {
 		t.Fatal(err)
 	}
 	v, err := s.Update(t.Context(), 1, func(rec *fleet.Record) error {
 		rec.TotalKVBlocks, rec.Asked = 7, `{"x":2}`
 		return nil
 	})
-	want := must(t, fleet.Record{ID: 1, URL: "http://127.0.0.1:8000", Taints: []string{"a"}, Asked: `{"x":2}`, DPSize: 1, TotalKVBlocks: 7})
+	want := must(t, fleet.Record{ID: 1, URL: "http://127.0.0.1:8000", Taints: []string{"a"}, Model: "m", Asked: `{"x":2}`, DPSize: 1, TotalKVBlocks: 7, Engine: "vllm"})
 	if diff := cmp.Diff(want, v.Record); diff != "" || err != nil || v.Lifecycle != core.Ready {
 		t.Errorf("%s, %v\n%s", v.Lifecycle, err, diff)
 	}
@@ -229,7 +231,7 @@ func TestAChangeKeepsWhatItDoesNotTouch(t *testing.T) {
 
 func TestOnlyAWorkerOfTheSourceIsChangedByAPI(t *testing.T) {
 	s, r := open(t, filepath.Join(t.TempDir(), "workers.json"))
-	if err := r.Apply(t.Context(), "file", []fleet.Record{must(t, fleet.Record{ID: 1, URL: "http://127.0.0.1:8000"})}); err != nil {
+	if err := r.Apply(t.Context(), "file", []fleet.Record{must(t, fleet.Record{ID: 1, URL: "http://127.0.0.1:8000", Model: "m"})}); err != nil {
 		t.Fatal(err)
 	}
 	keep := func(*fleet.Record) error { return nil }
@@ -244,7 +246,7 @@ func TestOnlyAWorkerOfTheSourceIsChangedByAPI(t *testing.T) {
 
 func TestChangesAtOnceLoseNothing(t *testing.T) {
 	s, r := open(t, filepath.Join(t.TempDir(), "workers.json"))
-	if _, _, err := s.Put(t.Context(), fleet.Record{ID: 1, URL: "http://127.0.0.1:8000"}); err != nil {
+	if _, _, err := s.Put(t.Context(), fleet.Record{ID: 1, URL: "http://127.0.0.1:8000", Model: "m"}); err != nil {
 		t.Fatal(err)
 	}
 	var all sync.WaitGroup
@@ -270,7 +272,7 @@ func TestAFileOfBeforeIsRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, r := open(t, file)
-	want := must(t, fleet.Record{ID: 5, Name: "w5", URL: "http://127.0.0.1:8000", Model: "m", KVEvents: map[int]string{0: "tcp://127.0.0.1:1"}})
+	want := must(t, fleet.Record{ID: 5, Name: "w5", URL: "http://127.0.0.1:8000", Model: "m", KVEvents: map[int]string{0: "tcp://127.0.0.1:1"}, Engine: "vllm", DPSize: 1})
 	if v, _ := r.Worker("5"); !v.Equal(want) || v.Lifecycle != core.Ready {
 		t.Errorf("got %+v", v)
 	}

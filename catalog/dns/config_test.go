@@ -42,7 +42,7 @@ func TestConfigurationsOutOfRangeNameTheField(t *testing.T) {
 		{"template.engine", func(c *dns.Config) { c.Template.Engine = "ollama" }},
 		{"template.kv_events.0", func(c *dns.Config) { c.Template.KVEvents = map[int]string{0: "tcp://127.0.0.1:5557"} }},
 		{"template.replay.0", func(c *dns.Config) { c.Template.Replay = map[int]string{0: "tcp://*:x"} }},
-		{"template.kv_events", func(c *dns.Config) { c.Template.KVEvents = map[int]string{1: "tcp://*:5557"} }},
+		{"template.kv_events", func(c *dns.Config) { c.Template.DPSize, c.Template.KVEvents = 1, map[int]string{1: "tcp://*:5557"} }},
 	} {
 		cfg := dns.Config{Record: dns.A, Host: "vllm.svc", Port: 8000}.WithDefaults()
 		c.change(&cfg)

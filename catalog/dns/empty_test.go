@@ -143,9 +143,11 @@ func (n nowhere) Commit(ch core.Change) error {
 	return nil
 }
 func (nowhere) Listen(catalog.Listening, func() *fleet.Record) error { return nil }
-func (nowhere) Unlisten(fleet.PartitionKey, fleet.Worker)            {}
+func (nowhere) Unlisten(fleet.PartitionKey, ...fleet.Worker)         {}
 func (nowhere) Configured(string) int                                { return 16 }
-func (nowhere) Probe(context.Context, string) (int, error)           { return 0, errors.New("no engine") }
+func (nowhere) Ask(context.Context, fleet.Record) (catalog.Facts, error) {
+	return catalog.Facts{}, errors.New("no engine")
+}
 
 func TestM7_AFleetOutlivesItsNameServer(t *testing.T) {
 	cfg := dns.Config{Record: dns.A, Host: "fleet.test.", Port: 8000, Template: fleet.Record{Model: "m"}}.WithDefaults()
@@ -154,7 +156,7 @@ func TestM7_AFleetOutlivesItsNameServer(t *testing.T) {
 		r := &answers{addresses: two}
 		seen := nowhere{make(chan fleet.WorkerID, 10), make(chan fleet.WorkerID, 10)}
 		log := slog.New(slog.DiscardHandler)
-		sources := catalog.NewSources(catalog.New(seen, seen, seen, log), log)
+		sources := catalog.NewSources(catalog.New(catalog.Parts{Core: seen, Listeners: seen, Engines: seen}, log), log)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- sources.Follow(ctx, dns.New(cfg, r), catalog.DefaultFollowConfig()) }()

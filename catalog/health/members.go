@@ -127,4 +127,4 @@ func (m *Monitor) groupOf(key fleet.PartitionKey) *group {
 }
 
 // watchable tells whether a worker's health is ours to see to.
-func watchable(rec *fleet.Record) bool { return rec.URL != "" }
+func watchable(rec *fleet.Record) bool { return rec.URL != "" && !rec.NoHealthCheck }

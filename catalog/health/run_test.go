@@ -150,6 +150,23 @@ func TestStandingAsksANewWorkerOnceAndAtOnce(t *testing.T) {
 	})
 }
 
+func TestAWorkerThatOthersSeeToIsNeitherProbedNorEjected(t *testing.T) {
+	bubble(t, health.DefaultConfig(), func(t *testing.T, w *world) {
+		rec := record(t, "w1")
+		rec.NoHealthCheck = true
+		w.put(rec)
+		w.wait(time.Minute)
+		for range 10 {
+			w.monitor.Passive(rec.ID, health.ConnectFailed)
+		}
+		w.monitor.Breaker(rec.ID, true, "")
+		w.wait(time.Minute)
+		if v, _ := w.find(rec.ID); v.Lifecycle != core.Ready || len(w.times("w1")) != 0 {
+			t.Errorf("%s %v after %d probes, want ready after none", v.Lifecycle, v.Reasons, len(w.times("w1")))
+		}
+	})
+}
+
 // Nothing is left of workers that went, also of one whose standing was asked too
 // late.
 func TestRemovedWorkersAreForgotten(t *testing.T) {

@@ -150,7 +150,7 @@ func (k *keeper) follow(views []catalog.View) {
 // asks tells whether the worker is to be asked: one that has never been ready has
 // nobody who would want to know.
 func asks(v catalog.View) bool {
-	return v.URL != "" && v.DPSize > 0 && v.Lifecycle != core.Incomplete
+	return v.URL != "" && v.DPSize > 0 && !v.NoHealthCheck && v.Lifecycle != core.Incomplete
 }
 
 func (k *keeper) join(r fleet.Record) *member {

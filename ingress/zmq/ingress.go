@@ -151,20 +151,32 @@ func (d *DirectIngress) Register(src Source) error {
 	return nil
 }
 
-// Unregister stops listening for a worker and rank. When it returns, no further event of that registration is applied
-// and its sink is not called again. An unknown one is no error.
-func (d *DirectIngress) Unregister(w fleet.Worker) {
+// Unregister stops listening for some ranks. When it returns, no further event of those registrations is applied and
+// their sinks are not called again. An unknown one is no error. It waits for one turn of each owner, however many ranks
+// there are.
+func (d *DirectIngress) Unregister(ranks ...fleet.Worker) {
+	gone := map[*owner][]*listener{}
 	d.mu.Lock()
-	l := d.listeners[w]
-	delete(d.listeners, w)
+	for _, w := range ranks {
+		if l := d.listeners[w]; l != nil {
+			delete(d.listeners, w)
+			gone[l.owner] = append(gone[l.owner], l)
+		}
+	}
 	d.mu.Unlock()
-	if l == nil {
-		return
+	var done sync.WaitGroup
+	for o, all := range gone {
+		done.Add(1)
+		if !o.push(func() {
+			defer done.Done()
+			for _, l := range all {
+				o.remove(l)
+			}
+		}) {
+			done.Done()
+		}
 	}
-	done := make(chan struct{})
-	if l.owner.push(func() { l.owner.remove(l); close(done) }) {
-		<-done
-	}
+	done.Wait()
 }
 
 // Status returns a snapshot of the stream of a worker and rank, and whether it is registered.

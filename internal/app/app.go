@@ -73,6 +73,7 @@ func modules(ctx context.Context, cfg config.Config, from *source, log *slog.Log
 		reloadModule(),
 		stateModule(),
 		pluginsModule(ctx),
+		watchModule(),
 		selectionModule(),
 		membershipModule(),
 		adminModule(),

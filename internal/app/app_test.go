@@ -50,7 +50,7 @@ func settings(t *testing.T, engines ...*sim.Engine) config.Config {
 	cfg.Frontend.Listen, cfg.Admin.Listen = "127.0.0.1:0", "127.0.0.1:0"
 	for i, e := range engines {
 		rec, err := fleet.Record{
-			Name: fmt.Sprintf("w%d", i+1), URL: e.URL(), Model: "m", KVEvents: e.EventEndpoints(), Replay: e.ReplayEndpoints(),
+			NoHealthCheck: true, Name: fmt.Sprintf("w%d", i+1), URL: e.URL(), Model: "m", KVEvents: e.EventEndpoints(), Replay: e.ReplayEndpoints(),
 		}.Normalised()
 		if err != nil {
 			t.Fatal(err)
@@ -275,7 +275,7 @@ func TestATakenPortNamesItsFlag(t *testing.T) {
 func TestADuplicateStaticWorkerStopsTheStart(t *testing.T) {
 	cfg := settings(t)
 	for range 2 {
-		rec, err := fleet.Record{Name: "w1", URL: "http://127.0.0.1:1"}.Normalised()
+		rec, err := fleet.Record{NoHealthCheck: true, Name: "w1", URL: "http://127.0.0.1:1"}.Normalised()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -299,7 +299,7 @@ func TestTheTokenFileIsMadeForTheOwnerAlone(t *testing.T) {
 func TestAnEngineThatTokenisesNoMessagesIsShown(t *testing.T) {
 	url := serveWorker(t, func() {})
 	cfg := settings(t)
-	rec, err := fleet.Record{Name: "w1", URL: url, Model: "m", BlockSize: 16}.Normalised()
+	rec, err := fleet.Record{NoHealthCheck: true, Name: "w1", URL: url, Model: "m", BlockSize: 16}.Normalised()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"github.com/routerd/routerd/catalog"
 	"github.com/routerd/routerd/fleet"
 )
 
@@ -37,8 +38,14 @@ type blockSizes struct {
 	client *http.Client
 }
 
-func newBlockSizes(l *live) *blockSizes {
+func newEngines(l *live) *blockSizes {
 	return &blockSizes{live: l, client: &http.Client{Timeout: probeTimeout}}
+}
+
+// Ask asks the engine.
+func (b *blockSizes) Ask(ctx context.Context, rec fleet.Record) (catalog.Facts, error) {
+	n, err := b.Probe(ctx, rec.URL)
+	return catalog.Facts{BlockSize: n}, err
 }
 
 // Configured is the model's block size in the configuration, 0 for none.

@@ -113,10 +113,14 @@ func (c *caches) Listen(l catalog.Listening, record func() *fleet.Record) error 
 	})
 }
 
-// Unlisten ends the subscription, then forgets the rank.
-func (c *caches) Unlisten(key fleet.PartitionKey, w fleet.Worker) {
-	c.ingress.Unregister(w)
-	if p := c.part(key); p != nil {
+// Unlisten ends the subscriptions, then forgets the ranks.
+func (c *caches) Unlisten(key fleet.PartitionKey, ranks ...fleet.Worker) {
+	c.ingress.Unregister(ranks...)
+	p := c.part(key)
+	if p == nil {
+		return
+	}
+	for _, w := range ranks {
 		p.Remove(w)
 		p.trusted.Delete(w)
 	}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/routerd/routerd/catalog"
 	"github.com/routerd/routerd/catalog/api"
+	"github.com/routerd/routerd/catalog/health"
+	"github.com/routerd/routerd/catalog/scrape"
 	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/internal/config"
 )
@@ -20,13 +22,23 @@ const fileSource = "file"
 
 // membershipModule brings workers from the file and the admin API to the core.
 func membershipModule() fx.Option {
-	return fx.Module("membership", fx.Provide(newReconciler, newWorkerAPI, newAdapters), fx.Invoke(bringWorkers, followWorkers, followAdapters))
+	return fx.Module("membership", fx.Provide(newReconciler, newWorkerAPI, newSources, newAdapters), fx.Invoke(bringWorkers, followSources, followWorkers, followAdapters))
 }
 
-func newReconciler(lc fx.Lifecycle, l *live, c *core.SelectionCore, index *caches, log *slog.Logger, failed failures) *catalog.Reconciler {
-	r := catalog.New(c, index, newBlockSizes(l), log.With("component", "catalog"))
+func newReconciler(
+	lc fx.Lifecycle, d *dataDir, l *live, c *core.SelectionCore, index *caches, monitor *health.Monitor, scraper *scrape.Scraper, all *roster,
+	log *slog.Logger, failed failures,
+) (*catalog.Reconciler, error) {
+	drains, err := catalog.OpenDrains(d.file("drains.json"))
+	if err != nil {
+		return nil, err
+	}
+	r := catalog.New(catalog.Parts{
+		Core: c, Listeners: index, Engines: newEngines(l), Health: monitor, Adapters: scraper.Adapters, Drains: drains,
+	}, log.With("component", "catalog"))
+	all.reconciler.Store(r)
 	background(lc, failed, "worker reconciler", r.Run)
-	return r
+	return r, nil
 }
 
 func newWorkerAPI(d *dataDir, r *catalog.Reconciler) (*api.Source, error) {

@@ -39,13 +39,13 @@ func silentEngine(t *testing.T) string {
 func TestSilentWorkersDelayTheStartAtMostBriefly(t *testing.T) {
 	cfg := settings(t, engine(t, "e1", nil))
 	for i := range 3 {
-		rec, err := fleet.Record{Name: fmt.Sprintf("silent%d", i), URL: silentEngine(t), Model: "m"}.Normalised()
+		rec, err := fleet.Record{NoHealthCheck: true, Name: fmt.Sprintf("silent%d", i), URL: silentEngine(t), Model: "m"}.Normalised()
 		if err != nil {
 			t.Fatal(err)
 		}
 		cfg.Workers.Static = append(cfg.Workers.Static, rec)
 	}
-	sized, err := fleet.Record{Name: "sized", URL: silentEngine(t), Model: "sized", BlockSize: 16}.Normalised()
+	sized, err := fleet.Record{NoHealthCheck: true, Name: "sized", URL: silentEngine(t), Model: "sized", BlockSize: 16}.Normalised()
 	if err != nil {
 		t.Fatal(err)
 	}

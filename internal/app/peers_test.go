@@ -28,7 +28,7 @@ func warmConfig(t *testing.T, blockSize int, peers ...string) config.Config {
 	t.Helper()
 	cfg := withService(t)
 	rec, err := fleet.Record{
-		ID: 1, Name: "w1", URL: "http://127.0.0.1:9", Model: "m", BlockSize: blockSize,
+		NoHealthCheck: true, ID: 1, Name: "w1", URL: "http://127.0.0.1:9", Model: "m", BlockSize: blockSize,
 		KVEvents: map[int]string{0: "ipc://" + filepath.Join(t.TempDir(), "nobody")},
 	}.Normalised()
 	if err != nil {

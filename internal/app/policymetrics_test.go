@@ -162,7 +162,7 @@ func TestAThousandSwapsLeaveTenRevisions(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 2 {
-		rec := fleet.Record{Name: fmt.Sprint("w", i), Model: "m", URL: "http://127.0.0.1:1"}
+		rec := fleet.Record{NoHealthCheck: true, Name: fmt.Sprint("w", i), Model: "m", URL: "http://127.0.0.1:1"}
 		if err := c.Commit(core.Change{Upserts: []core.Member{{Record: rec, Lifecycle: core.Ready}}}); err != nil {
 			t.Fatal(err)
 		}

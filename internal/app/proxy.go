@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/fx"
 
+	"github.com/routerd/routerd/catalog/health"
 	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/frontend"
 	"github.com/routerd/routerd/internal/config"
@@ -19,12 +20,12 @@ import (
 
 // proxyModule is the OpenAI-compatible frontend and its client to workers.
 func proxyModule() fx.Option {
-	return fx.Module("proxy", fx.Provide(newUpstream, newTokenizer, newFrontend), fx.Invoke(followFrontend, serveFrontend))
+	return fx.Module("proxy", fx.Provide(newUpstream, newTokenizer, newFrontend), fx.Invoke(tellBreakers, followFrontend, serveFrontend))
 }
 
 func newUpstream(lc fx.Lifecycle, cfg config.Config, reg prometheus.Registerer, failed failures, opened *closers) (*upstream.Client, error) {
 	uc := upstream.DefaultConfig()
-	uc.FirstByteTimeout = cfg.Frontend.FirstByteTimeout.Std()
+	uc.FirstByteTimeout, uc.Breaker = cfg.Frontend.FirstByteTimeout.Std(), cfg.Frontend.Breaker
 	if err := uc.Validate(); err != nil {
 		return nil, err
 	}
@@ -47,13 +48,17 @@ func newTokenizer(c *core.SelectionCore, client *upstream.Client, reg prometheus
 }
 
 func newFrontend(
-	l *live, c *core.SelectionCore, t *prompt.Tokenizer, client *upstream.Client, log *slog.Logger, reg prometheus.Registerer,
+	l *live, c *core.SelectionCore, t *prompt.Tokenizer, client *upstream.Client, monitor *health.Monitor, log *slog.Logger, reg prometheus.Registerer,
 ) (*frontend.Server, error) {
 	tokenizes := func(model string) bool {
 		m, ok := l.Load().Models[model]
 		return !ok || m.Tokenize == "engine"
 	}
-	return frontend.New(frontendConfig(l.Load()), c, t, client, tokenizes, log.With("component", "frontend"), reg)
+	s, err := frontend.New(frontendConfig(l.Load()), c, t, client, tokenizes, log.With("component", "frontend"), reg)
+	if err == nil {
+		s.ReportTo(passive{monitor})
+	}
+	return s, err
 }
 
 // frontendConfig is what the configuration says of the frontend.
@@ -75,7 +80,7 @@ func followFrontend(r *reloads, s *frontend.Server, client *upstream.Client) {
 		}
 		return prepared{publish: func() error {
 			client.SetFirstByteTimeout(now.Frontend.FirstByteTimeout.Std())
-			return s.Configure(fc)
+			return errors.Join(client.Configure(now.Frontend.Breaker), s.Configure(fc))
 		}}, nil
 	}})
 }

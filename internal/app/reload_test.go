@@ -168,7 +168,7 @@ func (r *reloadable) ask(t *testing.T, model string, headers ...string) (int, ht
 // record is a worker of model m with a block size of 16.
 func record(t *testing.T, name, url string, change ...func(*fleet.Record)) fleet.Record {
 	t.Helper()
-	rec := fleet.Record{Name: name, URL: url, Model: "m", BlockSize: 16}
+	rec := fleet.Record{NoHealthCheck: true, Name: name, URL: url, Model: "m", BlockSize: 16}
 	for _, c := range change {
 		c(&rec)
 	}

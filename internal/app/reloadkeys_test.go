@@ -66,6 +66,7 @@ func TestEveryLiveKeyReachesItsConsumerAtReload(t *testing.T) {
 	tests := liveKeys()
 	maps.Copy(tests, waitingKeys())
 	maps.Copy(tests, serviceKeys())
+	maps.Copy(tests, watchKeys())
 	row := regexp.MustCompile("(?m)^\\| `([^`]+)` \\|.*\\| live \\| [^|]*\\|$")
 	reference := config.Reference()
 	for _, m := range row.FindAllStringSubmatch(reference, -1) {
@@ -336,6 +337,10 @@ func testStaticWorkers(t *testing.T) {
 		t.Errorf("status %d, worker %q right after the reload", status, head.Get("x-routerd-worker"))
 	}
 	got := show[struct{ Workers []fleet.Record }](t, r, "/v1/workers")
+	var err error
+	if plain, err = plain.Filled(); err != nil {
+		t.Fatal(err)
+	}
 	want := []fleet.Record{whole, plain}
 	if want[0].ID > want[1].ID {
 		want[0], want[1] = want[1], want[0]

@@ -9,6 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/fx"
 
+	"github.com/routerd/routerd/catalog/health"
+	"github.com/routerd/routerd/catalog/scrape"
 	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/host"
 	"github.com/routerd/routerd/ingress/zmq"
@@ -32,15 +34,14 @@ func newIngress(lc fx.Lifecycle, log *slog.Logger, reg prometheus.Registerer, fa
 
 func newCore(
 	lc fx.Lifecycle, cfg config.Config, policies *host.PolicySource, index *caches, shared *sharedCaches, metrics *selectionMetrics,
-	log *slog.Logger, reg prometheus.Registerer, failed failures,
+	monitor *health.Monitor, scraper *scrape.Scraper, log *slog.Logger, reg prometheus.Registerer, failed failures,
 ) (*core.SelectionCore, error) {
 	cc := coreConfig(&cfg)
 	if err := cc.Validate(); err != nil {
 		return nil, err
 	}
-	// The engines' reports, further eligibility and other routers have no source
-	// yet: the core does without.
-	c := core.New(cc, core.SelectionHost{Telemetry: metrics, SharedCache: shared}, policies, index, log.With("component", "core"))
+	// Other routers have no source yet: the core does without.
+	c := core.New(cc, core.SelectionHost{Load: scraper, Eligibility: monitor, Telemetry: metrics, SharedCache: shared}, policies, index, log.With("component", "core"))
 	if err := reg.Register(newCoreMetrics(c.Stats)); err != nil {
 		return nil, fmt.Errorf("register metrics of the core: %w", err)
 	}

@@ -55,22 +55,24 @@ func (e *silentEngines) Listen(l catalog.Listening, _ func() *fleet.Record) erro
 	return nil
 }
 
-func (e *silentEngines) Unlisten(_ fleet.PartitionKey, w fleet.Worker) {
+func (e *silentEngines) Unlisten(_ fleet.PartitionKey, ranks ...fleet.Worker) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.told = append(e.told, "unlisten "+w.String())
+	for _, w := range ranks {
+		e.told = append(e.told, "unlisten "+w.String())
+	}
 }
 
 func (e *silentEngines) Configured(string) int { return 0 }
 
-func (e *silentEngines) Probe(_ context.Context, url string) (int, error) {
+func (e *silentEngines) Ask(_ context.Context, rec fleet.Record) (catalog.Facts, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.probed++
-	if n := e.sizes[url]; n != 0 {
-		return n, nil
+	if n := e.sizes[rec.URL]; n != 0 {
+		return catalog.Facts{BlockSize: n}, nil
 	}
-	return 0, errors.New("no engine")
+	return catalog.Facts{}, errors.New("no engine")
 }
 
 // since gives what was told since the last call, sorted.
@@ -107,7 +109,7 @@ func newSelectionBench(t *testing.T) *selectionBench {
 	b := &selectionBench{engines: &silentEngines{sizes: map[string]int{}}}
 	b.core = core.New(core.DefaultConfig(), core.SelectionHost{}, policies, core.NoIndex{}, discard)
 	t.Cleanup(b.core.Close)
-	b.reconciler = catalog.New(b.core, b.engines, b.engines, discard)
+	b.reconciler = catalog.New(catalog.Parts{Core: b.core, Listeners: b.engines, Engines: b.engines}, discard)
 	b.source, err = api.Open(filepath.Join(dir, "workers.json"), b.reconciler)
 	if err != nil {
 		t.Fatal(err)

@@ -352,7 +352,7 @@ func TestAWorkerWithoutABlockSizeHasItsEngineAsked(t *testing.T) {
 
 func TestWorkersOfOtherSourcesAreListedAndNotChanged(t *testing.T) {
 	b := newSelectionBench(t)
-	rec, err := fleet.Record{ID: 1, Name: "w1", URL: "http://127.0.0.1:1", BlockSize: 4, DPSize: 2, KVEvents: map[int]string{1: "tcp://127.0.0.1:1"}}.Normalised()
+	rec, err := fleet.Record{ID: 1, Name: "w1", URL: "http://127.0.0.1:1", Model: "default", BlockSize: 4, DPSize: 2, KVEvents: map[int]string{1: "tcp://127.0.0.1:1"}}.Normalised()
 	if err != nil {
 		t.Fatal(err)
 	}

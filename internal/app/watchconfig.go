@@ -82,11 +82,15 @@ func (w *configWatch) watched(cfg *config.Config) []string {
 // runConfigWatch watches while the router runs. It starts after all that follows
 // the configuration, and stops before. What a reload says is in the log and in the
 // metrics.
-func runConfigWatch(lc fx.Lifecycle, w *configWatch, r *reloads, failed failures) {
+func runConfigWatch(lc fx.Lifecycle, w *configWatch, r *reloads, l *live, failed failures) {
 	if w.files == nil {
 		return
 	}
 	background(lc, failed, "configuration watch", func(ctx context.Context) error {
-		return w.files.Run(ctx, func() { _, _ = r.reload(ctx, byFile) })
+		return w.files.Run(ctx, func() {
+			if l.Load().WatchConfig {
+				_, _ = r.reload(ctx, byFile)
+			}
+		})
 	})
 }

@@ -62,6 +62,8 @@ var Layers = []Row{
 	// reading the few fields of a large body.
 	{Component: "internal/httpapi", Repo: append([]string{"internal/jsonscan"}, vocabulary...), ThirdParty: none},
 	{Component: "internal/jsonscan", Repo: none, ThirdParty: none},
+	// What tells the daemon that a file has changed.
+	{Component: "internal/filewatch", Repo: none, ThirdParty: []string{"github.com/fsnotify/fsnotify"}},
 	{Component: "internal/apiserver", Repo: []string{"internal/httpapi"}},
 
 	// Adapters: they implement what is declared below them.

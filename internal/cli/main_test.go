@@ -51,9 +51,11 @@ type nothing struct{}
 
 func (nothing) Status(fleet.PartitionKey, fleet.Worker, bool) admin.KV { return admin.KV{} }
 func (nothing) Listen(catalog.Listening, func() *fleet.Record) error   { return nil }
-func (nothing) Unlisten(fleet.PartitionKey, fleet.Worker)              {}
+func (nothing) Unlisten(fleet.PartitionKey, ...fleet.Worker)           {}
 func (nothing) Configured(string) int                                  { return 16 }
-func (nothing) Probe(context.Context, string) (int, error)             { return 0, errors.New("no engine") }
+func (nothing) Ask(context.Context, fleet.Record) (catalog.Facts, error) {
+	return catalog.Facts{}, errors.New("no engine")
+}
 
 func start(t *testing.T) *router {
 	t.Helper()
@@ -79,7 +81,7 @@ func start(t *testing.T) *router {
 	t.Cleanup(func() { _ = policies.Close() })
 	r.policies = policies
 	r.core = core.New(core.DefaultConfig(), core.SelectionHost{}, policies, core.NoIndex{}, log)
-	reconciler := catalog.New(r.core, nothing{}, nothing{}, log)
+	reconciler := catalog.New(catalog.Parts{Core: r.core, Listeners: nothing{}, Engines: nothing{}}, log)
 	workers, err := api.Open(filepath.Join(r.dir, "workers.json"), reconciler)
 	must(err)
 	cfg := admin.DefaultConfig()

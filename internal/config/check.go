@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/fleet"
@@ -65,7 +66,7 @@ func (c *checker) value(path []string, v any, n *node) {
 
 func (c *checker) leaf(path []string, v any, n *node) {
 	switch n.typ {
-	case reflect.TypeFor[Duration]():
+	case reflect.TypeFor[Duration](), reflect.TypeFor[time.Duration]():
 		c.duration(path, v, n)
 		return
 	case reflect.TypeFor[Bytes]():

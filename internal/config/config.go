@@ -14,11 +14,16 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/routerd/routerd/catalog"
 	"github.com/routerd/routerd/catalog/adapters"
+	"github.com/routerd/routerd/catalog/dns"
+	"github.com/routerd/routerd/catalog/health"
+	"github.com/routerd/routerd/catalog/scrape"
 	"github.com/routerd/routerd/core/load"
 	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/sharedcache"
+	"github.com/routerd/routerd/upstream"
 )
 
 // Config is the whole configuration of `routerd serve`. The tag reload says of
@@ -38,20 +43,22 @@ type Config struct {
 	Queue       Queue                  `koanf:"queue"`
 	Affinity    Affinity               `koanf:"affinity"`
 	LoRA        adapters.Config        `koanf:"lora"`
+	WatchConfig bool                   `koanf:"watch_config" reload:"live" doc:"Whether a change of the configuration file, or of a token file that it names, reloads by itself."`
 	SharedCache SharedCache            `koanf:"shared_cache"`
 	Log         Log                    `koanf:"log"`
 }
 
 // Frontend configures the OpenAI-compatible listener.
 type Frontend struct {
-	Listen           string   `koanf:"listen" reload:"restart" doc:"Address, HOST:PORT."`
-	MaxBody          Bytes    `koanf:"max_body" reload:"live" min:"1KiB" max:"1GiB" doc:"Largest request body."`
-	Grace            Duration `koanf:"grace" reload:"live" max:"1h" off:"true" doc:"How long running requests may go on after SIGTERM; 0s cuts them at once."`
-	ForwardedFor     string   `koanf:"forwarded_for" reload:"live" oneof:"append replace" doc:"What happens to X-Forwarded-For: the peer is appended, or replaces it."`
-	FirstByteTimeout Duration `koanf:"first_byte_timeout" reload:"live" min:"10ms" max:"24h" off:"true" doc:"How long a worker may take to the first byte of its answer; 0s waits for ever."`
-	Retries          int      `koanf:"retries" reload:"live" min:"0" max:"10" doc:"Further attempts of one request before its first response byte."`
-	HalfClose        string   `koanf:"half_close" reload:"live" oneof:"abort ignore" doc:"Whether a client that closes its sending side has gone. A connection keeps what it was accepted under, and after a reload ends with its next answer."`
-	TrustHeaders     bool     `koanf:"trust_headers" reload:"live" doc:"Whether x-routerd-… request headers are honoured."`
+	Listen           string                 `koanf:"listen" reload:"restart" doc:"Address, HOST:PORT."`
+	MaxBody          Bytes                  `koanf:"max_body" reload:"live" min:"1KiB" max:"1GiB" doc:"Largest request body."`
+	Grace            Duration               `koanf:"grace" reload:"live" max:"1h" off:"true" doc:"How long running requests may go on after SIGTERM; 0s cuts them at once."`
+	ForwardedFor     string                 `koanf:"forwarded_for" reload:"live" oneof:"append replace" doc:"What happens to X-Forwarded-For: the peer is appended, or replaces it."`
+	FirstByteTimeout Duration               `koanf:"first_byte_timeout" reload:"live" min:"10ms" max:"24h" off:"true" doc:"How long a worker may take to the first byte of its answer; 0s waits for ever."`
+	Retries          int                    `koanf:"retries" reload:"live" min:"0" max:"10" doc:"Further attempts of one request before its first response byte."`
+	HalfClose        string                 `koanf:"half_close" reload:"live" oneof:"abort ignore" doc:"Whether a client that closes its sending side has gone. A connection keeps what it was accepted under, and after a reload ends with its next answer."`
+	Breaker          upstream.BreakerConfig `koanf:"breaker"`
+	TrustHeaders     bool                   `koanf:"trust_headers" reload:"live" doc:"Whether x-routerd-… request headers are honoured."`
 }
 
 // Admin configures the admin API's listener.
@@ -64,7 +71,11 @@ type Admin struct {
 
 // Workers is the file's source of the catalog.
 type Workers struct {
-	Static []fleet.Record `koanf:"static" reload:"live" doc:"Workers, each as the body of the worker API."`
+	Static      []fleet.Record `koanf:"static" reload:"live" doc:"Workers, each as the body of the worker API."`
+	DNS         []dns.Config   `koanf:"dns" reload:"restart" doc:"Names whose answers are workers."`
+	Resync      Duration       `koanf:"resync" reload:"restart" min:"1s" max:"24h" doc:"How often the whole list of each source is compared, a fifth more or less, besides following its changes."`
+	HealthCheck health.Config  `koanf:"health_check"`
+	Scrape      scrape.Config  `koanf:"scrape"`
 }
 
 // Model has the settings of one model name.
@@ -115,10 +126,15 @@ func DefaultConfig() Config {
 		Frontend: Frontend{
 			Listen: "127.0.0.1:8080", MaxBody: 16 << 20, Grace: Duration(30 * time.Second), ForwardedFor: "append",
 			FirstByteTimeout: Duration(10 * time.Minute), Retries: 2, HalfClose: "abort", TrustHeaders: true,
+			Breaker: upstream.DefaultBreakerConfig(),
 		},
-		Admin:     Admin{Listen: "127.0.0.1:8081", MaxBody: 16 << 20},
-		Selection: defaultSelection(),
-		Routing:   Routing{Default: "default", Load: RoutingLoad{Estimator: string(load.EstimateNone)}},
+		Admin: Admin{Listen: "127.0.0.1:8081", MaxBody: 16 << 20},
+		Workers: Workers{
+			Resync: Duration(catalog.DefaultFollowConfig().Resync), HealthCheck: health.DefaultConfig(), Scrape: scrape.DefaultConfig(),
+		},
+		WatchConfig: true,
+		Selection:   defaultSelection(),
+		Routing:     Routing{Default: "default", Load: RoutingLoad{Estimator: string(load.EstimateNone)}},
 		Plugins: Plugins{
 			CallDeadline: Duration(10 * time.Millisecond), PoolWait: Duration(20 * time.Millisecond),
 			MemoryLimit: 512 << 20, FuelCap: 10_000_000, Guard: "on",

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-viper/mapstructure/v2"
 	"github.com/knadh/koanf/providers/confmap"
@@ -226,6 +227,9 @@ func decodeValue(_, to reflect.Type, v any) (any, error) {
 	switch to {
 	case reflect.TypeFor[Duration]():
 		return ParseDuration(fmt.Sprint(v))
+	case reflect.TypeFor[time.Duration]():
+		d, err := ParseDuration(fmt.Sprint(v))
+		return d.Std(), err
 	case reflect.TypeFor[Bytes]():
 		return ParseBytes(fmt.Sprint(v))
 	case reflect.TypeFor[Limit]():
@@ -284,7 +288,28 @@ func (l *loader) finish(cfg *Config) {
 		cfg.Workers.Static[i] = rec
 	}
 	l.repeated(cfg.Workers.Static)
+	l.fleet(cfg)
 	l.selection(cfg)
+}
+
+// fleet fills in and checks what finds workers and watches them.
+func (l *loader) fleet(cfg *Config) {
+	if len(cfg.Workers.DNS) == 0 {
+		cfg.Workers.DNS = nil
+	}
+	names := map[string]bool{}
+	for i := range cfg.Workers.DNS {
+		d := cfg.Workers.DNS[i].WithDefaults()
+		path := []string{"workers", "dns", strconv.Itoa(i)}
+		l.refusedField(path, d.Validate())
+		if names[d.Name] {
+			l.problems = append(l.problems, badValue(l.origin(path), dotted(path)+".name", d.Name, "a name of its own"))
+		}
+		names[d.Name], cfg.Workers.DNS[i] = true, d
+	}
+	l.refusedField([]string{"workers", "health_check"}, cfg.Workers.HealthCheck.Validate())
+	l.refusedField([]string{"workers", "scrape"}, cfg.Workers.Scrape.Validate())
+	l.refusedField([]string{"frontend", "breaker"}, cfg.Frontend.Breaker.Validate())
 }
 
 // repeated refuses workers that share an id, a name or an endpoint.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"time"
 )
 
 //go:generate go test . -run TestTheReferenceIsFresh -update
@@ -61,7 +62,7 @@ func row(b *strings.Builder, path []string, n *node, typ, def, reload, doc strin
 
 func typeName(t reflect.Type) string {
 	switch t {
-	case reflect.TypeFor[Duration]():
+	case reflect.TypeFor[Duration](), reflect.TypeFor[time.Duration]():
 		return "duration"
 	case reflect.TypeFor[Bytes]():
 		return "size"
@@ -84,6 +85,9 @@ func defaultText(path []string, v reflect.Value) string {
 	}
 	if v.IsZero() && v.Kind() == reflect.String {
 		return ""
+	}
+	if d, ok := v.Interface().(time.Duration); ok {
+		return "`" + Duration(d).String() + "`"
 	}
 	return fmt.Sprintf("`%v`", v.Interface())
 }

@@ -1,0 +1,168 @@
+package catalog
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/routerd/routerd/core"
+	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/internal/durable"
+)
+
+// DefaultDrain is how long a draining worker may finish what it has where nobody says
+// otherwise; MaxDrain is the most.
+const (
+	DefaultDrain = 10 * time.Minute
+	MaxDrain     = 24 * time.Hour
+)
+
+// ErrNotFound says that no source has such a worker.
+var ErrNotFound = errors.New("no such worker")
+
+// drain is that of one worker.
+type drain struct {
+	Until time.Time `json:"until"`
+	Over  bool      `json:"-"` // the time is over: what it had is given up
+}
+
+// Drains remembers which workers drain, over restarts too where it has a file. The zero
+// value has none. It is safe for concurrent use.
+type Drains struct {
+	file string
+
+	mu      sync.Mutex // guards workers and the file
+	workers map[fleet.WorkerID]*drain
+}
+
+// OpenDrains reads the file; a missing one is an empty list.
+func OpenDrains(file string) (*Drains, error) {
+	d := &Drains{file: file}
+	data, err := os.ReadFile(file)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return d, nil
+	case err != nil:
+		return nil, fmt.Errorf("read drains: %w", err)
+	}
+	if err := json.Unmarshal(data, &d.workers); err != nil {
+		return nil, fmt.Errorf("read drains from %s: %w", file, err)
+	}
+	return d, nil
+}
+
+// of is the drain of a worker; nil for none.
+func (d *Drains) of(id fleet.WorkerID) *drain {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.workers[id]
+}
+
+// set makes it durable; nil ends the drain.
+func (d *Drains) set(id fleet.WorkerID, to *drain) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	next := map[fleet.WorkerID]*drain{}
+	for other, v := range d.workers {
+		next[other] = v
+	}
+	next[id] = to
+	if to == nil {
+		delete(next, id)
+	}
+	if d.file != "" {
+		data, err := json.MarshalIndent(next, "", "  ")
+		if err != nil {
+			return fmt.Errorf("encode drains: %w", err)
+		}
+		if err := durable.WriteFile(d.file, data, 0o600); err != nil {
+			return fmt.Errorf("store drains: %w", err)
+		}
+	}
+	d.workers = next
+	return nil
+}
+
+// forget drops a worker that has left. What is left in the file is of nobody, and goes
+// with the next change.
+func (d *Drains) forget(id fleet.WorkerID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.workers, id)
+}
+
+// Drain takes a worker, by decimal id or name, out for new requests and lets it finish
+// those that it has, for at most that long: then they are given up. Whoever brought it
+// may be any source. It is remembered over a restart and ends with Undrain or with the
+// worker. The error is ErrNotFound or a *fleet.FieldError.
+func (r *Reconciler) Drain(ref string, limit time.Duration) (View, error) {
+	if limit < 0 || limit > MaxDrain {
+		return View{}, &fleet.FieldError{Field: "timeout", Value: limit.String(), Allowed: "0s to " + MaxDrain.String()}
+	}
+	return r.setDrain(ref, &drain{Until: time.Now().Add(limit)})
+}
+
+// Undrain lets a worker have new requests again. One that does not drain is left as it
+// is. The error is ErrNotFound.
+func (r *Reconciler) Undrain(ref string) (View, error) { return r.setDrain(ref, nil) }
+
+func (r *Reconciler) setDrain(ref string, to *drain) (View, error) {
+	r.planning.Lock() // nobody drops the worker meanwhile
+	defer r.planning.Unlock()
+	r.mu.Lock()
+	e := r.find(ref)
+	r.mu.Unlock()
+	if e == nil {
+		return View{}, fmt.Errorf("worker %q: %w", ref, ErrNotFound)
+	}
+	id := e.want.ID // nobody changes it while planning is held
+	if err := r.parts.Drains.set(id, to); err != nil {
+		return View{}, err
+	}
+	r.mu.Lock()
+	e.drain, e.again = to, true
+	r.mu.Unlock()
+	if to != nil {
+		r.stopNew(e)
+	}
+	r.changes.tell()
+	r.hurry()
+	v, _ := r.Worker(id.String())
+	return v, nil
+}
+
+// stopNew takes a worker out for new requests before anything else is looked at.
+func (r *Reconciler) stopNew(e *entry) {
+	e.op.Lock()
+	defer e.op.Unlock()
+	m := e.applied
+	if m.Lifecycle = core.Draining; e.committed == (fleet.PartitionKey{}) {
+		return // it has nothing
+	}
+	if err := r.parts.Core.Commit(core.Change{Upserts: []core.Member{m}}); err != nil {
+		r.log.Error("worker does not drain yet; it is tried again", "worker", m.Record.Name, "err", err)
+		return
+	}
+	e.applied = m
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e.lifecycle = core.Draining
+}
+
+// drainOver is the reason of a worker whose time to drain is over.
+const drainOver = "drain_over: its time is over; what it still had counts no more"
+
+// endDrains gives up what those workers still have whose time is over.
+func (r *Reconciler) endDrains(now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.entries {
+		if e.drain != nil && !e.drain.Over && !now.Before(e.drain.Until) {
+			e.drain = &drain{Until: e.drain.Until, Over: true}
+			e.again = true
+		}
+	}
+}
