@@ -20,6 +20,7 @@ const (
 	maxTokens
 	page
 	configInfo
+	serverInfo
 	loraInfo
 )
 
@@ -43,7 +44,9 @@ func fieldOf(name []byte) field {
 		return maxTokens
 	case "sglang:page_size":
 		return page
-	case "vllm:cache_config_info", "sglang:cache_config_info":
+	case "vllm:cache_config_info":
+		return serverInfo
+	case "sglang:cache_config_info":
 		return configInfo
 	case "vllm:lora_requests_info":
 		return loraInfo

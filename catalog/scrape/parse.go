@@ -34,6 +34,10 @@ type reading struct {
 	looseRank  uint32
 	looseRanks int // how many others: 0, 1 or 2 for more
 	exact      bool
+
+	// vLLM tells the blocks of all ranks of a server together, once for each rank.
+	serverBlocks float64
+	tellers      int
 }
 
 func newReading(first uint32, ranks int) *reading {
@@ -133,6 +137,14 @@ func (r *reading) sample(f field, l labels, v float64) {
 			r.put(l, total, n)
 		}
 		return
+	case serverInfo: // the blocks of all ranks of the server, told once for each
+		r.pageOf(l.pageSize)
+		if n, ok := number(l.blocks); ok {
+			if n = r.check(n, maxCount); n > 0 {
+				r.serverBlocks, r.tellers = math.Max(r.serverBlocks, n), r.tellers+1
+			}
+		}
+		return
 	case page:
 		if v = r.check(v, maxPage); v >= 1 {
 			r.page = v
@@ -222,6 +234,13 @@ func (r *reading) other(rank uint32, f field, v float64) {
 
 // settle ends the reading: a worker's only rank is the only one there is.
 func (r *reading) settle() {
+	if r.tellers > 0 && r.tellers >= len(r.ranks) { // vLLM 0.9 has only its last rank
+		own := math.Floor(r.serverBlocks / float64(r.tellers))
+		for i := range r.ranks {
+			r.ranks[i].raise(total, own)
+		}
+		r.loose.raise(total, own)
+	}
 	switch {
 	case r.exact || r.looseRanks == 0:
 	case r.looseRanks == 1:

@@ -77,7 +77,7 @@ vllm:num_requests_running{engine="3"} 2
 vllm:cache_config_info{engine="2",num_gpu_blocks="10"} 1
 vllm:cache_config_info{engine="3",num_gpu_blocks="None"} 1
 `, func(r *fleet.Record) { r.DPStart, r.DPSize = 2, 2 }, map[uint32]load.Report{
-				2: {At: noon, Queued: -1, Running: 1, KVUsed: -1, KVTotal: 10, KVUsage: -1},
+				2: {At: noon, Queued: -1, Running: 1, KVUsed: -1, KVTotal: -1, KVUsage: -1},
 				3: {At: noon, Queued: -1, Running: 2, KVUsed: -1, KVTotal: -1, KVUsage: -1},
 			},
 		},
@@ -130,14 +130,16 @@ vllm:cache_config_info{engine="3",num_gpu_blocks="None"} 1
 // TestMetricsOfEachReleaseAreKnown reads what the releases' own code wrote for an idle
 // engine of two ranks.
 func TestMetricsOfEachReleaseAreKnown(t *testing.T) {
-	idle := load.Report{At: noon, Queued: 0, Running: 0, KVUsed: -1, KVTotal: 40000, KVUsage: 0}
+	idle := load.Report{At: noon, Queued: 0, Running: 0, KVUsed: -1, KVTotal: 20000, KVUsage: 0} // vLLM writes the sum, 40000
 	both := map[uint32]load.Report{0: idle, 1: idle}
+	last := idle
+	last.KVTotal = -1
 	sized := load.Report{At: noon, Queued: 0, Running: 0, KVUsed: 0, KVTotal: 5000, KVUsage: 0}
 	small := sized // that do not tell how many tokens there is room for
 	small.KVTotal = -1
 	for release, want := range map[string]map[uint32]load.Report{
-		"vllm-0.9.0":  {1: idle}, // its second rank's metrics replace the first one's
-		"vllm-0.9.2":  {1: idle},
+		"vllm-0.9.0":  {1: last}, // its second rank's metrics replace the first one's
+		"vllm-0.9.2":  {1: last},
 		"vllm-0.10.2": both,
 		"vllm-0.11.2": both,
 		"vllm-0.14.0": both,
