@@ -29,7 +29,7 @@ func newTable(all []route) table {
 }
 
 // find looks a raw path up. When the path is known but not the method, allowed
-// lists the methods.
+// lists the methods. A path that ends where a name should stand is unknown.
 func (t *table) find(method, path string) (r *route, id string, allowed []string) {
 	for _, r := range t.fixed[path] {
 		if r.takes(method) {
@@ -42,7 +42,7 @@ func (t *table) find(method, path string) (r *route, id string, allowed []string
 	}
 	for _, r := range t.named {
 		id, ok := httpapi.Match(r.pattern, path)
-		if !ok {
+		if !ok || id == "" && strings.HasSuffix(r.pattern, "}") {
 			continue
 		}
 		if r.takes(method) {
