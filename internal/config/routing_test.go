@@ -187,17 +187,19 @@ shared_cache: {url: "http://127.0.0.1:9000", deadline: 20ms}
 	}
 }
 
-// What the guide shows as a file is one.
+// What the guides show as a file is one.
 func TestTheGuidesConfigurationsLoad(t *testing.T) {
-	guide, err := os.ReadFile("../../docs/guide/operate.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	blocks := regexp.MustCompile("(?s)```yaml\n(# routerd.yaml\n.*?)```").FindAllStringSubmatch(string(guide), -1)
-	if len(blocks) < 4 {
-		t.Errorf("only %d configurations", len(blocks))
-	}
-	for _, b := range blocks {
-		mustLoad(t, b[1], nil)
+	for guide, atLeast := range map[string]int{"operate": 4, "fleet": 2} {
+		text, err := os.ReadFile("../../docs/guide/" + guide + ".md")
+		if err != nil {
+			t.Fatal(err)
+		}
+		blocks := regexp.MustCompile("(?s)```yaml\n(# routerd.yaml\n.*?)```").FindAllStringSubmatch(string(text), -1)
+		if len(blocks) < atLeast {
+			t.Errorf("%s: only %d configurations", guide, len(blocks))
+		}
+		for _, b := range blocks {
+			mustLoad(t, b[1], nil)
+		}
 	}
 }
