@@ -54,6 +54,7 @@ type bench struct {
 
 	mu       sync.Mutex
 	notReady error
+	last     *admin.LastReload
 	reloaded admin.Reloaded
 	refusal  error // of a reload
 }
@@ -144,7 +145,7 @@ func (b *bench) parts(t testing.TB) (p admin.Parts) {
 		t.Fatal(err)
 	}
 	return admin.Parts{
-		Modules: b.lib, Policies: b.source, Workers: reconciler, WorkerSource: workers, Partitions: b.core, Kv: b.kv,
+		Modules: b.lib, Policies: b.source, Workers: plainWorkers{reconciler}, WorkerSource: workers, Drains: reconciler, Sources: catalog.NewSources(reconciler, slog.New(slog.DiscardHandler)), Partitions: b.core, Kv: b.kv,
 		Decisions: b.core.Decisions(), Metrics: b.reg, Config: b, Ready: b.ready,
 	}
 }
@@ -289,4 +290,29 @@ func send(t testing.TB, req *http.Request) answer {
 func (b *bench) worker(t testing.TB, rec fleet.Record) {
 	t.Helper()
 	b.call(t, "PUT", "/v1/workers/"+rec.Name, rec).into(t, http.StatusCreated, nil)
+}
+
+// plainWorkers shows workers of which nobody knows load or cache.
+type plainWorkers struct{ *catalog.Reconciler }
+
+func (p plainWorkers) Workers() []admin.Worker {
+	var out []admin.Worker
+	for _, v := range p.Reconciler.Workers() {
+		out = append(out, admin.Worker{View: v, Ranks: []admin.WorkerRank{}})
+	}
+	return out
+}
+
+func (p plainWorkers) Worker(ref string) (admin.Worker, bool) {
+	v, ok := p.Reconciler.Worker(ref)
+	return admin.Worker{View: v, Ranks: []admin.WorkerRank{}}, ok
+}
+
+func (b *bench) LastReload() (admin.LastReload, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.last == nil {
+		return admin.LastReload{}, false
+	}
+	return *b.last, true
 }

@@ -36,6 +36,32 @@ type Reloader interface {
 	// in force as a whole. Where the configuration is at fault, the error is a
 	// *ReloadError, or wraps that of the part that refused it.
 	Reload(ctx context.Context) (Reloaded, error)
+	// LastReload is how the last reload ended, whoever asked for it; ok is false when
+	// there was none.
+	LastReload() (last LastReload, ok bool)
+}
+
+// LastReload is how a reload ended.
+type LastReload struct {
+	At      time.Time `json:"at"`
+	Trigger string    `json:"trigger"` // api, signal or file
+	Result  string    `json:"result"`  // ok or refused
+	// Changed are the keys that got other values, Problems what stood against it; both
+	// are empty where there are none.
+	Changed  []string `json:"changed"`
+	Problems []string `json:"problems"`
+}
+
+type lastReloadAnswer struct {
+	Last *LastReload `json:"last"`
+}
+
+func (s *Server) showReload(_ context.Context, x *exchange) error {
+	var out lastReloadAnswer
+	if last, ok := s.parts.Config.LastReload(); ok {
+		out.Last = &last
+	}
+	return x.reply(fasthttp.StatusOK, out)
 }
 
 // Reloaded is what a reload did.

@@ -30,7 +30,19 @@ func TestAReloadAnswersTheKeysThatChanged(t *testing.T) {
 	}
 	b.callWith(t, "POST", "/v1/config/reload", nil, "").refused(t, http.StatusUnauthorized, "unauthorized", "")
 	b.call(t, "POST", "/v1/config/reload", "{}").refused(t, http.StatusBadRequest, "invalid", "body")
-	b.call(t, "GET", "/v1/config/reload", nil).refused(t, http.StatusMethodNotAllowed, "unsupported", "")
+	b.call(t, "PUT", "/v1/config/reload", nil).refused(t, http.StatusMethodNotAllowed, "unsupported", "")
+	if a := b.call(t, "GET", "/v1/config/reload", nil); a.status != http.StatusOK || a.body != "{\"last\":null}\n" {
+		t.Errorf("got %d %s", a.status, a.body)
+	}
+	last := admin.LastReload{At: at, Trigger: "file", Result: "refused", Changed: []string{}, Problems: []string{"frontend.gracee: there is no such key"}}
+	b.mu.Lock()
+	b.last = &last
+	b.mu.Unlock()
+	var shown struct{ Last *admin.LastReload }
+	b.call(t, "GET", "/v1/config/reload", nil).into(t, http.StatusOK, &shown)
+	if diff := cmp.Diff(&last, shown.Last); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
 }
 
 func TestARefusedReloadNamesEveryKey(t *testing.T) {

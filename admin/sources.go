@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -64,8 +65,51 @@ type Trials interface {
 
 // WorkerList shows the workers of all sources.
 type WorkerList interface {
-	Workers() []catalog.View
-	Worker(ref string) (catalog.View, bool)
+	Workers() []Worker
+	Worker(ref string) (Worker, bool)
+}
+
+// Worker is a worker with what is known of its ranks.
+type Worker struct {
+	catalog.View
+	// Ranks are those that the core knows: none of a worker that is incomplete.
+	Ranks []WorkerRank `json:"ranks"`
+}
+
+// WorkerRank is one rank's load and cache.
+type WorkerRank struct {
+	Rank uint32 `json:"rank"`
+	// Load is what the requests that were sent there make.
+	Load core.LoadView `json:"load"`
+	// Report is what the engine says; absent when it says nothing, or has not lately.
+	Report *WorkerReport `json:"report,omitempty"`
+	// CachedBlocks are by tier. Trusted tells that the event stream lost nothing that
+	// was not had again.
+	CachedBlocks map[string]int `json:"cached_blocks"`
+	Trusted      bool           `json:"trusted"`
+	// EventAgeMs is the time since the last KV event in milliseconds; absent when none
+	// came. Dropped are the events that were not taken over, by reason.
+	EventAgeMs *int64            `json:"event_age_ms,omitempty"`
+	Dropped    map[string]uint64 `json:"dropped"`
+}
+
+// WorkerReport is what an engine says of a rank; what it does not say is absent.
+type WorkerReport struct {
+	Running *int64   `json:"running,omitempty"`
+	Queued  *int64   `json:"queued,omitempty"`
+	KVUsage *float64 `json:"kv_usage,omitempty"` // used part of the KV cache, 0 to 1
+	AgeMs   int64    `json:"age_ms"`             // since it was made, in milliseconds
+}
+
+// Drains take workers out for new requests. catalog.Reconciler is one.
+type Drains interface {
+	Drain(ref string, limit time.Duration) (catalog.View, error)
+	Undrain(ref string) (catalog.View, error)
+}
+
+// WorkerSources shows how the sources of workers stand. catalog.Sources is one.
+type WorkerSources interface {
+	Status() []catalog.SourceStatus
 }
 
 // WorkerSource keeps the workers that were put by API.
@@ -90,6 +134,7 @@ type KV struct {
 	Blocks  map[string]int    // blocks by tier
 	Trusted bool              // whether the event stream has no unrepaired gap
 	LastSeq uint64            // of the last batch that was applied
+	LastAt  time.Time         // when that was; zero for none
 	Dropped map[string]uint64 // events that were dropped, by reason
 	// Hashes are the engine's names of the blocks by tier, each list in the order
 	// of kvcache.EngineHash; nil unless asked for.
@@ -111,6 +156,8 @@ type Parts struct {
 	Policies     Policies
 	Workers      WorkerList
 	WorkerSource WorkerSource
+	Drains       Drains
+	Sources      WorkerSources
 	Partitions   Partitions
 	Kv           KvStatus
 	Decisions    Decisions
@@ -125,12 +172,13 @@ type Parts struct {
 }
 
 var (
-	_ Modules      = (*library.Library)(nil)
-	_ Policies     = (*host.PolicySource)(nil)
-	_ WorkerList   = (*catalog.Reconciler)(nil)
-	_ WorkerSource = (*api.Source)(nil)
-	_ Partitions   = (*core.SelectionCore)(nil)
-	_ Decisions    = (*core.DecisionLog)(nil)
+	_ Modules       = (*library.Library)(nil)
+	_ Policies      = (*host.PolicySource)(nil)
+	_ Drains        = (*catalog.Reconciler)(nil)
+	_ WorkerSources = (*catalog.Sources)(nil)
+	_ WorkerSource  = (*api.Source)(nil)
+	_ Partitions    = (*core.SelectionCore)(nil)
+	_ Decisions     = (*core.DecisionLog)(nil)
 )
 
 func (p *Parts) validate() error {

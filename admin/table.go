@@ -16,7 +16,7 @@ func routes(metricsPublic bool) []route {
 }
 
 func moduleRoutes() []route {
-	const get, put, del = fasthttp.MethodGet, fasthttp.MethodPut, fasthttp.MethodDelete
+	const get, put, post, del = fasthttp.MethodGet, fasthttp.MethodPut, fasthttp.MethodPost, fasthttp.MethodDelete
 	const ok, created, none = fasthttp.StatusOK, fasthttp.StatusCreated, fasthttp.StatusNoContent
 	return []route{
 		{method: get, pattern: "/v1/modules", out: moduleList{}, status: []int{ok}, handle: (*Server).listModules, doc: "Lists the stored modules by name, with the source that each name belongs to, and how the module directory stands."},
@@ -79,16 +79,28 @@ func policyRoutes() []route {
 }
 
 func fleetRoutes() []route {
-	const get, put, del = fasthttp.MethodGet, fasthttp.MethodPut, fasthttp.MethodDelete
+	const get, put, post, del = fasthttp.MethodGet, fasthttp.MethodPut, fasthttp.MethodPost, fasthttp.MethodDelete
 	const ok, created, none = fasthttp.StatusOK, fasthttp.StatusCreated, fasthttp.StatusNoContent
 	return []route{
-		{method: get, pattern: "/v1/workers", out: workerList{}, status: []int{ok}, handle: (*Server).listWorkers, doc: "Lists the workers of all sources by id. `reasons` are why one is not ready, then what keeps requests from its ranks."},
+		{method: get, pattern: "/v1/workers", out: workerList{}, status: []int{ok}, handle: (*Server).listWorkers, doc: "Lists the workers of all sources by id, with the load, the cache and the event stream of each rank. `reasons` are why one is not ready, then what keeps requests from its ranks; `untold` is what its engine did not tell."},
 		{
 			method: put, pattern: "/v1/workers/{ref}", body: jsonBody, in: fleet.Record{}, out: catalog.View{}, status: []int{created, ok}, handle: (*Server).putWorker,
 			doc: "Adds or replaces, whole, a worker by id or name, and answers after one attempt to make it ready.",
 		},
-		{method: get, pattern: "/v1/workers/{ref}", out: catalog.View{}, status: []int{ok}, handle: (*Server).showWorker, doc: "Describes a worker by id or name."},
+		{method: get, pattern: "/v1/workers/{ref}", out: Worker{}, status: []int{ok}, handle: (*Server).showWorker, doc: "Describes a worker by id or name."},
 		{method: del, pattern: "/v1/workers/{ref}", status: []int{none}, handle: (*Server).deleteWorker, doc: "Removes a worker that was put by API."},
+		{
+			method: post, pattern: "/v1/workers/{ref}/drain", body: jsonBody, in: drainBody{}, out: catalog.View{}, status: []int{ok}, handle: (*Server).drainWorker,
+			doc: "Takes a worker of any source out for new requests; those that it has may finish for `timeout` (10m unless given, at most 24h), then they count no more. It is remembered over a restart. The body may be empty.",
+		},
+		{
+			method: del, pattern: "/v1/workers/{ref}/drain", out: catalog.View{}, status: []int{ok}, handle: (*Server).undrainWorker,
+			doc: "Lets a worker have new requests again; one that does not drain stays as it is.",
+		},
+		{
+			method: get, pattern: "/v1/sources", out: sourceList{}, status: []int{ok}, handle: (*Server).listSources,
+			doc: "Lists the sources of workers: whether each is watched, and why its list is not taken or not had.",
+		},
 
 		{
 			method: get, pattern: "/v1/partitions", out: partitionList{}, status: []int{ok}, handle: (*Server).listPartitions,
@@ -126,6 +138,10 @@ func processRoutes(metricsPublic bool) []route {
 			doc: "Reads the configuration again from file, environment and flags and puts it in force as a whole, or refuses it as a whole: `conflict` names all keys that need a restart.",
 		},
 
+		{
+			method: get, pattern: "/v1/config/reload", out: lastReloadAnswer{}, status: []int{ok}, handle: (*Server).showReload,
+			doc: "Tells how the last reload ended, by API, by signal or by a change of the file; `last` is null when there was none. A refused one means that another configuration is in force than that of the file.",
+		},
 		{method: get, pattern: "/metrics", access: metrics, out: "", status: []int{ok}, handle: (*Server).showMetrics, doc: "Metrics in the Prometheus text format."},
 		{method: get, pattern: "/healthz", access: public, out: statusAnswer{}, status: []int{ok}, handle: (*Server).health, doc: "Answers while the process lives."},
 		{method: get, pattern: "/readyz", access: public, out: statusAnswer{}, status: []int{ok}, handle: (*Server).ready, doc: "Answers 200 while the router takes requests, else 503."},

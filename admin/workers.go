@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/valyala/fasthttp"
 
@@ -13,11 +14,11 @@ import (
 )
 
 type workerList struct {
-	Workers []catalog.View `json:"workers"`
+	Workers []Worker `json:"workers"`
 }
 
 func (s *Server) listWorkers(_ context.Context, x *exchange) error {
-	return x.reply(fasthttp.StatusOK, workerList{append([]catalog.View{}, s.parts.Workers.Workers()...)})
+	return x.reply(fasthttp.StatusOK, workerList{append([]Worker{}, s.parts.Workers.Workers()...)})
 }
 
 func (s *Server) showWorker(_ context.Context, x *exchange) error {
@@ -80,4 +81,45 @@ func (s *Server) deleteWorker(ctx context.Context, x *exchange) error {
 	}
 	x.rc.SetStatusCode(fasthttp.StatusNoContent)
 	return nil
+}
+
+// drainBody is how long a worker may finish what it has, as of time.ParseDuration.
+type drainBody struct {
+	Timeout *string `json:"timeout,omitempty"`
+}
+
+func (s *Server) drainWorker(_ context.Context, x *exchange) error {
+	var in drainBody
+	if err := decodeOptional(x.rc.Request.Body(), &in); err != nil {
+		return err
+	}
+	limit := catalog.DefaultDrain
+	if in.Timeout != nil {
+		d, err := time.ParseDuration(*in.Timeout)
+		if err != nil {
+			return &fleet.FieldError{Field: "timeout", Value: *in.Timeout, Allowed: `a length of time such as "30s" or "10m", up to 24h`}
+		}
+		limit = d
+	}
+	v, err := s.parts.Drains.Drain(x.name, limit)
+	if err != nil {
+		return err
+	}
+	return x.reply(fasthttp.StatusOK, v)
+}
+
+func (s *Server) undrainWorker(_ context.Context, x *exchange) error {
+	v, err := s.parts.Drains.Undrain(x.name)
+	if err != nil {
+		return err
+	}
+	return x.reply(fasthttp.StatusOK, v)
+}
+
+type sourceList struct {
+	Sources []catalog.SourceStatus `json:"sources"`
+}
+
+func (s *Server) listSources(_ context.Context, x *exchange) error {
+	return x.reply(fasthttp.StatusOK, sourceList{append([]catalog.SourceStatus{}, s.parts.Sources.Status()...)})
 }

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -63,6 +64,34 @@ func TestAWorkerIsPutListedAndDeletedByIDOrName(t *testing.T) {
 	b.call(t, "GET", "/v1/workers", nil).into(t, http.StatusOK, &list)
 	if len(list.Workers) != 1 || list.Workers[0].Name != "eight" {
 		t.Errorf("left: %+v", list.Workers)
+	}
+}
+
+func TestAWorkerOfAnySourceDrains(t *testing.T) {
+	b := newBench(t)
+	b.call(t, "PUT", "/v1/workers/1", `{"url":"http://127.0.0.1:18000","model":"m","block_size":16}`).into(t, http.StatusCreated, nil)
+	var v struct {
+		Lifecycle  string     `json:"lifecycle"`
+		DrainUntil *time.Time `json:"drain_until"`
+	}
+	for body, most := range map[string]time.Duration{`{"timeout":"1h"}`: time.Hour, "": 10 * time.Minute, "{}": 10 * time.Minute} {
+		b.call(t, "POST", "/v1/workers/1/drain", body).into(t, http.StatusOK, &v)
+		if v.Lifecycle != "draining" || v.DrainUntil == nil || time.Until(*v.DrainUntil) > most || time.Until(*v.DrainUntil) < most-time.Minute {
+			t.Errorf("%q: got %+v", body, v)
+		}
+	}
+	for body, item := range map[string]string{`{"timeout":"25h"}`: "timeout", `{"timeout":"soon"}`: "timeout", `{"timeout":5}`: "timeout", `{"limit":"1s"}`: "limit"} {
+		b.call(t, "POST", "/v1/workers/1/drain", body).refused(t, http.StatusBadRequest, "invalid", item)
+	}
+	b.call(t, "POST", "/v1/workers/9/drain", "").refused(t, http.StatusNotFound, "not_found", "")
+	v.DrainUntil = nil
+	b.call(t, "DELETE", "/v1/workers/1/drain", nil).into(t, http.StatusOK, &v)
+	if v.DrainUntil != nil {
+		t.Errorf("after the end: %+v", v)
+	}
+	b.call(t, "DELETE", "/v1/workers/9/drain", nil).refused(t, http.StatusNotFound, "not_found", "")
+	if a := b.call(t, "GET", "/v1/sources", nil); a.status != http.StatusOK || a.body != "{\"sources\":[]}\n" {
+		t.Errorf("got %d %s", a.status, a.body)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/routerd/routerd/catalog"
 	"github.com/routerd/routerd/catalog/adapters"
 	"github.com/routerd/routerd/catalog/api"
+	"github.com/routerd/routerd/catalog/scrape"
 	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/host"
 	"github.com/routerd/routerd/host/library"
@@ -58,6 +59,8 @@ type adminParts struct {
 	Tokenizer *prompt.Tokenizer
 	Adapters  *adapters.Manager
 	Source    *api.Source
+	Sources   *catalog.Sources
+	Scraper   *scrape.Scraper
 	Core      *core.SelectionCore
 	Caches    *caches
 	Gatherer  prometheus.Gatherer
@@ -76,7 +79,8 @@ func newAdmin(p adminParts) (*admin.Server, error) {
 	}
 	p.Addresses.token.Store(&ac.Token)
 	return admin.New(ac, admin.Parts{
-		Modules: p.Modules, Policies: p.Policies, Workers: workerList{p.Workers, p.Core, p.Tokenizer, p.Adapters}, WorkerSource: p.Source, Partitions: p.Core,
+		Modules: p.Modules, Policies: p.Policies, Workers: workerList{p.Workers, p.Caches, p.Scraper, p.Core, p.Tokenizer, p.Adapters}, WorkerSource: p.Source,
+		Drains: p.Workers, Sources: p.Sources, Partitions: p.Core,
 		Kv: p.Caches, Decisions: p.Core.Decisions(), Metrics: p.Gatherer, Config: p.Reloads, Ready: p.Readiness.check,
 		Limits: p.Runtime.Limits,
 	}, p.Log.With("component", "admin"))

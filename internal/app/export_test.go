@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"regexp"
 	"slices"
@@ -28,9 +27,6 @@ func StartWatched(ctx context.Context, cfg config.Config, load func() (config.Co
 	a, err = start(ctx, cfg, &source{load: load, log: log}, log.Logger, fx.Populate(&rt))
 	return a, func() host.Limits { return rt.Limits() }, err
 }
-
-// BlockSizeIn reads an engine's metrics.
-func BlockSizeIn(metrics io.Reader) (int, error) { return blockSizeIn(metrics) }
 
 // Metric describes one metric that the router registers.
 type Metric struct{ Name, Help, Labels string }

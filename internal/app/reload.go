@@ -96,6 +96,7 @@ type reloads struct {
 	running context.Context
 	end     context.CancelCauseFunc
 	closing sync.Once
+	last    atomic.Pointer[admin.LastReload]
 }
 
 func newReloads(from *source, l *live, log *slog.Logger, m *reloadMetrics) *reloads {
@@ -135,6 +136,7 @@ func (r *reloads) reload(ctx context.Context, by string) (admin.Reloaded, error)
 		err = &admin.ReloadError{Code: admin.CodeUnavailable, Problems: []admin.ReloadProblem{{Text: errStopping.Error()}}}
 	}
 	r.metrics.count(by, err)
+	r.keep(by, done, err)
 	if err != nil {
 		r.log.Error("configuration not reloaded: the old one stays in force", "by", by, "err", err)
 		return admin.Reloaded{}, err
@@ -142,6 +144,31 @@ func (r *reloads) reload(ctx context.Context, by string) (admin.Reloaded, error)
 	r.log.Info("configuration reloaded", "by", by, "changed", done.Changed)
 	logWarnings(r.log, done.Warnings)
 	return done, nil
+}
+
+// keep notes how a reload ended.
+func (r *reloads) keep(by string, done admin.Reloaded, err error) {
+	last := &admin.LastReload{At: time.Now().UTC().Truncate(time.Millisecond), Trigger: by, Result: reloadOK, Changed: []string{}, Problems: []string{}}
+	last.Changed = append(last.Changed, done.Changed...)
+	if refused, ok := errors.AsType[*admin.ReloadError](err); ok {
+		for _, p := range refused.Problems {
+			last.Problems = append(last.Problems, p.Text)
+		}
+	} else if err != nil {
+		last.Problems = append(last.Problems, err.Error())
+	}
+	if err != nil {
+		last.Result = reloadRefused
+	}
+	r.last.Store(last)
+}
+
+// LastReload is how the last reload ended.
+func (r *reloads) LastReload() (admin.LastReload, bool) {
+	if last := r.last.Load(); last != nil {
+		return *last, true
+	}
+	return admin.LastReload{}, false
 }
 
 func (r *reloads) inTurn(ctx context.Context) (admin.Reloaded, error) {

@@ -3,11 +3,14 @@ package app
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/routerd/routerd/admin"
 	"github.com/routerd/routerd/catalog"
 	"github.com/routerd/routerd/catalog/adapters"
+	"github.com/routerd/routerd/catalog/scrape"
 	"github.com/routerd/routerd/core"
+	"github.com/routerd/routerd/core/load"
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/prompt"
 )
@@ -28,6 +31,8 @@ const adapterNoSlot = "adapter_no_slot: "
 // manager of adapters know of them.
 type workerList struct {
 	catalog   *catalog.Reconciler
+	caches    *caches
+	scraper   *scrape.Scraper
 	core      *core.SelectionCore
 	tokenizer *prompt.Tokenizer
 	adapters  *adapters.Manager
@@ -36,21 +41,56 @@ type workerList struct {
 var _ admin.WorkerList = workerList{}
 
 // Workers lists all workers by id.
-func (l workerList) Workers() []catalog.View {
-	views, ranks, managed := l.catalog.Workers(), l.ranks(), l.adapters.Adapters()
+func (l workerList) Workers() []admin.Worker {
+	views, ranks, managed, now := l.catalog.Workers(), l.ranks(), l.adapters.Adapters(), time.Now()
+	out := make([]admin.Worker, len(views))
 	for i := range views {
-		l.add(&views[i], ranks, managed)
+		out[i] = l.worker(views[i], ranks[views[i].ID], managed, now)
 	}
-	return views
+	return out
 }
 
 // Worker finds a worker by id or name.
-func (l workerList) Worker(ref string) (catalog.View, bool) {
+func (l workerList) Worker(ref string) (admin.Worker, bool) {
 	v, ok := l.catalog.Worker(ref)
-	if ok {
-		l.add(&v, l.ranks(), l.adapters.Adapters())
+	if !ok {
+		return admin.Worker{}, false
 	}
-	return v, ok
+	return l.worker(v, l.ranks()[v.ID], l.adapters.Adapters(), time.Now()), true
+}
+
+func (l workerList) worker(v catalog.View, ranks []core.RankView, managed []adapters.View, now time.Time) admin.Worker {
+	l.add(&v, ranks, managed)
+	out := admin.Worker{View: v, Ranks: make([]admin.WorkerRank, len(ranks))}
+	for i, r := range ranks {
+		w := fleet.Worker{ID: v.ID, Rank: r.Rank}
+		kv := l.caches.Status(v.Partition(), w, false)
+		rank := admin.WorkerRank{Rank: r.Rank, Load: r.Load, CachedBlocks: kv.Blocks, Trusted: kv.Trusted, Dropped: kv.Dropped}
+		if !kv.LastAt.IsZero() {
+			age := now.Sub(kv.LastAt).Milliseconds()
+			rank.EventAgeMs = &age
+		}
+		if report, ok := l.scraper.Report(w); ok {
+			rank.Report = reported(report, now)
+		}
+		out.Ranks[i] = rank
+	}
+	return out
+}
+
+// reported is what an engine says of a rank.
+func reported(r load.Report, now time.Time) *admin.WorkerReport {
+	out := &admin.WorkerReport{AgeMs: now.Sub(r.At).Milliseconds()}
+	if r.Running >= 0 {
+		out.Running = &r.Running
+	}
+	if r.Queued >= 0 {
+		out.Queued = &r.Queued
+	}
+	if r.KVUsage >= 0 {
+		out.KVUsage = &r.KVUsage
+	}
+	return out
 }
 
 // ranks are what the core knows of each worker's ranks.
@@ -64,8 +104,8 @@ func (l workerList) ranks() map[fleet.WorkerID][]core.RankView {
 	return out
 }
 
-func (l workerList) add(v *catalog.View, ranks map[fleet.WorkerID][]core.RankView, managed []adapters.View) {
-	v.Reasons = append(slices.Clone(v.Reasons), rankReasons(v.Reasons, ranks[v.ID])...)
+func (l workerList) add(v *catalog.View, ranks []core.RankView, managed []adapters.View) {
+	v.Reasons = append(slices.Clone(v.Reasons), rankReasons(v.Reasons, ranks)...)
 	if l.tokenizer.Refusing(v.Name) {
 		v.Reasons = append(v.Reasons, tokenizeUnsupported)
 	}

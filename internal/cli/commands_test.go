@@ -88,11 +88,33 @@ func TestAPolicyIsAppliedActivatedAndRolledBack(t *testing.T) {
 	}
 }
 
+func TestAWorkerDrains(t *testing.T) {
+	r := start(t)
+	r.run(t, "worker add http://127.0.0.1:8000 --name w1 --id 1 --model m --block-size 16")
+	if out := r.run(t, "worker drain w1 --timeout 1h"); !strings.Contains(out, "draining") || !strings.Contains(out, "drains until") {
+		t.Errorf("got %s", out)
+	}
+	has(t, r.run(t, "worker drain w1 --wait"), "worker w1 has nothing left")
+	if out := r.run(t, "worker show w1"); !strings.Contains(out, "draining") || !strings.Contains(out, "RANK") {
+		t.Errorf("got %s", out)
+	}
+	if out := r.run(t, "worker undrain w1"); strings.Contains(out, "drains until") {
+		t.Errorf("got %s", out)
+	}
+	var refused *cli.APIError
+	if err := r.fails(t, "worker drain w9"); !errors.As(err, &refused) || refused.Status != http.StatusNotFound {
+		t.Errorf("got %v", err)
+	}
+	if err := r.fails(t, "worker drain w1 --timeout 25h"); !errors.As(err, &refused) || refused.Status != http.StatusBadRequest || !strings.Contains(err.Error(), "timeout") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestWorkersAreAddedFromFlagsAndFiles(t *testing.T) {
 	r := start(t)
-	header := "ID NAME URL MODEL GROUP RANKS SOURCE STATE REASONS"
+	header := "ID NAME URL MODEL GROUP ENGINE RANKS SOURCE STATE REQUESTS CACHED EVENTS DROPPED REASONS"
 	has(t, r.run(t, "worker add http://127.0.0.1:8000 --name w1 --id 1 --model m --group g --dp-size 2 --kv-events tcp://127.0.0.1:5 --kv-events 1=tcp://127.0.0.1:6 --replay 1=tcp://127.0.0.1:7 --label zone=a --taint slow --adapter sql --adapter chat=4 --block-size 16"),
-		header, "1 w1 http://127.0.0.1:8000 m g 2 api ready -")
+		header, "1 w1 http://127.0.0.1:8000 m g vllm 2 api ready 0 0 - 0 -")
 	var got struct{ Workers []map[string]any }
 	if err := json.Unmarshal([]byte(r.run(t, "worker list --output json")), &got); err != nil || len(got.Workers) != 1 {
 		t.Fatal(got, err)
@@ -101,7 +123,7 @@ func TestWorkersAreAddedFromFlagsAndFiles(t *testing.T) {
 		"id": 1.0, "name": "w1", "url": "http://127.0.0.1:8000", "model": "m", "group": "g", "engine": "vllm", "block_size": 16.0, "dp_size": 2.0,
 		"kv_events": map[string]any{"0": "tcp://127.0.0.1:5", "1": "tcp://127.0.0.1:6"}, "replay": map[string]any{"1": "tcp://127.0.0.1:7"},
 		"labels": map[string]any{"zone": "a"}, "taints": []any{"slow"}, "adapters": []any{map[string]any{"name": "sql"}, map[string]any{"name": "chat", "id": 4.0}},
-		"source": "api", "lifecycle": "ready", "reasons": []any{},
+		"source": "api", "lifecycle": "ready", "reasons": []any{}, "ranks": []any{},
 	}
 	if diff := cmp.Diff(want, got.Workers[0]); diff != "" {
 		t.Error(diff)
@@ -232,7 +254,7 @@ func TestEachCommandHasAnExample(t *testing.T) {
 	text := cli.Reference(root())
 	for _, c := range []string{
 		"module list", "module put NAME FILE", "module rm NAME", "policy list", "policy show NAME", "policy apply NAME [FILE]", "policy activate NAME REVISION",
-		"policy shadow NAME REVISION|off", "policy canary NAME REVISION|off", "policy promote NAME", "policy rollback NAME", "worker list", "worker add URL|FILE", "worker rm ID|NAME", "decisions [ID]",
+		"policy shadow NAME REVISION|off", "policy canary NAME REVISION|off", "policy promote NAME", "policy rollback NAME", "worker list", "worker show ID|NAME", "worker add URL|FILE", "worker drain ID|NAME", "worker undrain ID|NAME", "worker rm ID|NAME", "decisions [ID]",
 	} {
 		_, rest, ok := strings.Cut(text, "\n## routerd "+c+"\n")
 		section, _, _ := strings.Cut(rest, "\n## ")

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -17,19 +18,54 @@ import (
 
 type worker struct {
 	fleet.Record
-	Source    string   `json:"source"`
-	Lifecycle string   `json:"lifecycle"`
-	Reasons   []string `json:"reasons"`
+	Source     string       `json:"source"`
+	Lifecycle  string       `json:"lifecycle"`
+	Reasons    []string     `json:"reasons"`
+	Version    string       `json:"version"`
+	Untold     []string     `json:"untold"`
+	DrainUntil *time.Time   `json:"drain_until"`
+	Ranks      []workerRank `json:"ranks"`
+}
+
+// workerRank is one rank's load and cache.
+type workerRank struct {
+	Rank uint32 `json:"rank"`
+	Load struct {
+		PrefillTokens  int64   `json:"prefill_tokens"`
+		DecodeBlocks   float64 `json:"decode_blocks"`
+		ActiveRequests int64   `json:"active_requests"`
+	} `json:"load"`
+	Report *struct {
+		Running *int64   `json:"running"`
+		Queued  *int64   `json:"queued"`
+		KVUsage *float64 `json:"kv_usage"`
+		AgeMs   int64    `json:"age_ms"`
+	} `json:"report"`
+	CachedBlocks map[string]int    `json:"cached_blocks"`
+	Trusted      bool              `json:"trusted"`
+	EventAgeMs   *int64            `json:"event_age_ms"`
+	Dropped      map[string]uint64 `json:"dropped"`
 }
 
 func workerCommand() *cobra.Command {
 	t := &target{}
-	return group("worker", "Register workers in a running router", "  routerd worker add http://127.0.0.1:8000 --name w1 --model m1", t,
+	return group("worker", "Register workers in a running router", "  routerd worker add http://127.0.0.1:8000", t,
 		&cobra.Command{
 			Use: "list", Short: "List the workers of all sources", Example: "  routerd worker list", Args: cobra.NoArgs,
 			RunE: t.run(listWorkers),
 		},
+		&cobra.Command{
+			Use: "show ID|NAME", Short: "Show a worker with its ranks and what its engine does not tell", Example: "  routerd worker show w1", Args: cobra.ExactArgs(1),
+			RunE: t.run(showWorker),
+		},
 		workerAdd(t),
+		workerDrain(t),
+		&cobra.Command{
+			Use: "undrain ID|NAME", Short: "Let a worker have new requests again", Example: "  routerd worker undrain w1", Args: cobra.ExactArgs(1),
+			RunE: t.run(func(ctx context.Context, c *call) error {
+				return send(ctx, c, "DELETE", workerPath(c.args[0])+"/drain", nil, func(w io.Writer, v worker) { printWorkers(w, v) })
+			}),
+		},
 		&cobra.Command{
 			Use: "rm ID|NAME", Short: "Remove a worker that was added by the API", Example: "  routerd worker rm w1", Args: cobra.ExactArgs(1),
 			RunE: t.run(func(ctx context.Context, c *call) error {
@@ -53,13 +89,6 @@ func listWorkers(ctx context.Context, c *call) error {
 	})
 }
 
-func printWorkers(w io.Writer, workers ...worker) {
-	row(w, "ID", "NAME", "URL", "MODEL", "GROUP", "RANKS", "SOURCE", "STATE", "REASONS")
-	for _, v := range workers {
-		row(w, v.ID, v.Name, v.URL, v.Model, v.Group, v.DPSize, v.Source, v.Lifecycle, strings.Join(v.Reasons, "; "))
-	}
-}
-
 // workerFlags are the fields of a worker that have a flag.
 type workerFlags struct {
 	record          fleet.Record
@@ -72,23 +101,26 @@ func workerAdd(t *target) *cobra.Command {
 	f := &workerFlags{}
 	c := &cobra.Command{
 		Use: "add URL|FILE", Short: "Add or replace a worker, from flags or from a file (JSON or YAML; - is standard input)", Args: cobra.ExactArgs(1),
-		Example: "  routerd worker add http://127.0.0.1:8000 --name w1 --model m1 --kv-events tcp://127.0.0.1:5557",
+		Long: "Adds or replaces a worker. A URL is enough: the engine there is asked for its model, its block size and all else\n" +
+			"that it tells; a flag overrides what it says.",
+		Example: "  routerd worker add http://127.0.0.1:8000\n  routerd worker add http://127.0.0.1:8000 --name w1 --kv-events tcp://127.0.0.1:5557",
 	}
 	fs := c.Flags()
 	fs.Uint64Var(&f.id, "id", 0, "id (default from the name)")
 	fs.StringVar(&f.record.Name, "name", "", "unique name (default HOST:PORT of the URL)")
-	fs.StringVar(&f.record.Model, "model", "", "base model")
+	fs.StringVar(&f.record.Model, "model", "", "base model (default asks the engine)")
 	fs.StringVar(&f.record.Group, "group", "", "routing group")
-	fs.StringVar(&f.record.Engine, "engine", "", "engine kind: "+strings.Join(fleet.Engines(), ", "))
+	fs.StringVar(&f.record.Engine, "engine", "", "engine kind: "+strings.Join(fleet.Engines(), ", ")+" (default asks the engine)")
 	fs.IntVar(&f.record.BlockSize, "block-size", 0, "tokens a KV block (default asks the engine)")
 	fs.IntVar(&f.record.DPStart, "dp-start", 0, "first data-parallel rank")
-	fs.IntVar(&f.record.DPSize, "dp-size", 0, "number of data-parallel ranks (default 1)")
+	fs.IntVar(&f.record.DPSize, "dp-size", 0, "number of data-parallel ranks (default asks the engine)")
 	fs.IntVar(&f.record.MaxBatchedTokens, "max-batched-tokens", 0, "batch limit of the engine")
 	fs.IntVar(&f.record.TotalKVBlocks, "total-kv-blocks", 0, "KV capacity of a rank in blocks")
 	fs.StringArrayVar(&f.events, "kv-events", nil, "ZMQ endpoint of the KV events, [RANK=]tcp://HOST:PORT; repeatable")
 	fs.StringArrayVar(&f.replays, "replay", nil, "ZMQ endpoint of the replay socket, [RANK=]tcp://HOST:PORT; repeatable")
 	fs.StringToStringVar(&f.record.Labels, "label", nil, "label KEY=VALUE; repeatable")
 	fs.StringArrayVar(&f.record.Taints, "taint", nil, "taint; repeatable")
+	fs.BoolVar(&f.record.NoHealthCheck, "no-health-check", false, "leave its health to others: no probes, no load, no ejection")
 	fs.StringArrayVar(&f.adapters, "adapter", nil, "LoRA adapter, NAME or NAME=ID; repeatable")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		given := 0
@@ -105,13 +137,16 @@ func workerAdd(t *target) *cobra.Command {
 func workerFlagNames() []string {
 	return []string{
 		"id", "name", "model", "group", "engine", "block-size", "dp-start", "dp-size", "max-batched-tokens", "total-kv-blocks",
-		"kv-events", "replay", "label", "taint", "adapter",
+		"kv-events", "replay", "label", "taint", "adapter", "no-health-check",
 	}
 }
 
 // add puts the worker; given is how many of its flags were set.
 func (f *workerFlags) add(ctx context.Context, c *call, given int) error {
-	printed := func(w io.Writer, v worker) { printWorkers(w, v) }
+	printed := func(w io.Writer, v worker) {
+		printWorkers(w, v)
+		printUntold(w, v)
+	}
 	if !strings.Contains(c.args[0], "://") {
 		if given > 0 {
 			return usage("worker add takes a FILE or flags, not both")

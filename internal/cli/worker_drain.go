@@ -1,0 +1,77 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// drainLook is how often a wait looks how much is left.
+const drainLook = 250 * time.Millisecond
+
+func workerDrain(t *target) *cobra.Command {
+	var timeout time.Duration
+	var wait bool
+	c := &cobra.Command{
+		Use: "drain ID|NAME", Short: "Take a worker out for new requests and let it finish those that it has", Args: cobra.ExactArgs(1),
+		Long: "Takes a worker of any source out for new requests. Those that it has may finish for the timeout; then they count\n" +
+			"no more, though answers that still run are not cut off. It lasts, also over a restart, until undrain or until the\n" +
+			"worker leaves. With --wait the command returns when nothing is left, or with exit code 1 when the timeout is over.",
+		Example: "  routerd worker drain w1 --timeout 5m --wait",
+	}
+	c.Flags().DurationVar(&timeout, "timeout", 10*time.Minute, "how long it may finish what it has, at most 24h")
+	c.Flags().BoolVar(&wait, "wait", false, "return when it has nothing left")
+	c.RunE = t.run(func(ctx context.Context, c *call) error {
+		path := workerPath(c.args[0])
+		body := map[string]string{"timeout": timeout.String()}
+		if !wait {
+			return send(ctx, c, "POST", path+"/drain", body, func(w io.Writer, v worker) { printWorkers(w, v) })
+		}
+		if err := c.client.Do(ctx, "POST", path+"/drain", body, nil); err != nil {
+			return err
+		}
+		return c.awaitDrain(ctx, path)
+	})
+	return c
+}
+
+// awaitDrain waits until a draining worker has nothing left.
+func (c *call) awaitDrain(ctx context.Context, path string) error {
+	look := time.NewTicker(drainLook)
+	defer look.Stop()
+	for {
+		var raw json.RawMessage
+		var v worker
+		if err := c.client.Do(ctx, "GET", path, nil, &raw); err != nil {
+			return err
+		}
+		if err := json.Unmarshal(raw, &v); err != nil {
+			return fmt.Errorf("read the worker: %w", err)
+		}
+		left := int64(0)
+		for _, r := range v.Ranks {
+			left += r.Load.ActiveRequests
+		}
+		switch {
+		case v.Lifecycle != "draining":
+			return fmt.Errorf("worker %s is %s: it does not drain any more", v.Name, v.Lifecycle)
+		case v.DrainUntil != nil && time.Now().After(*v.DrainUntil):
+			return fmt.Errorf("worker %s: its time is over with %d requests left", v.Name, left)
+		case left == 0:
+			if c.json {
+				return c.printJSON(raw)
+			}
+			_, err := fmt.Fprintf(c.out, "worker %s has nothing left\n", v.Name)
+			return err
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
