@@ -11,8 +11,7 @@ import (
 // rest stays vLLM 0.33's.
 type Face string
 
-// The faces. FaceDefault is vLLM 0.33's with num_gpu_blocks of one rank, where vLLM
-// itself sums up those of all ranks.
+// The faces. FaceDefault is vLLM 0.33's.
 const (
 	FaceDefault     Face = ""
 	FaceVLLM09      Face = "vllm-0.9"

@@ -60,7 +60,7 @@ func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	cfg := m.engine.cfg
 	blocks := strconv.Itoa(cfg.Blocks)
-	if cfg.Face == FaceVLLM09 || cfg.Face == FaceVLLM033 {
+	if cfg.Face == FaceDefault || cfg.Face == FaceVLLM09 || cfg.Face == FaceVLLM033 {
 		blocks = strconv.Itoa(cfg.Blocks * cfg.Ranks) // vLLM tells the sum of all ranks
 	}
 	ranks := m.engine.ranks

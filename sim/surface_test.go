@@ -95,7 +95,7 @@ func TestMetricsCarryVLLMsNames(t *testing.T) {
 		`vllm:num_requests_running{engine="0",model_name="sim-model"} 0`,
 		`vllm:num_requests_waiting{engine="1",model_name="sim-model"} 0`,
 		`vllm:kv_cache_usage_perc{engine="1",model_name="sim-model"} 0`,
-		`vllm:cache_config_info{block_size="4",enable_prefix_caching="True",engine="1",num_gpu_blocks="8"} 1`,
+		`vllm:cache_config_info{block_size="4",enable_prefix_caching="True",engine="1",num_gpu_blocks="16"} 1`,
 		`vllm:prefix_cache_queries_total{engine="1",model_name="sim-model"} 18`,
 		`vllm:prefix_cache_hits_total{engine="1",model_name="sim-model"} 8`,
 		`vllm:lora_requests_info{max_lora="1",running_lora_adapters="",waiting_lora_adapters=""} 1.`,
