@@ -48,8 +48,9 @@ func TestAModuleThatIsNotDeterministicTripsItsRevision(t *testing.T) {
 		}
 		return b.states(t, "default")[3] == policy.Tripped
 	})
+	until(t, "the history has it", func() bool { return b.last(t).What == "trip" })
 	c := b.last(t)
-	if c.Who != "guard" || c.What != "trip" || !strings.Contains(c.Why, "E_NONDETERMINISTIC") {
+	if c.Who != "guard" || !strings.Contains(c.Why, "E_NONDETERMINISTIC") {
 		t.Errorf("history: got %+v", c)
 	}
 	if d, _ := b.decide(t, "", 1); d.Totals[3] == -3 && b.show(t, "default").Problem == "" {
@@ -70,7 +71,8 @@ func TestAModuleThatIsNotDeterministicEndsItsCanary(t *testing.T) {
 		}
 		return b.show(t, "default").Canary == nil
 	})
-	if c := b.last(t); c.Who != "guard" || c.What != "rollback" || !strings.Contains(c.Why, "E_NONDETERMINISTIC") {
+	until(t, "the history has it", func() bool { return b.last(t).What == "rollback" })
+	if c := b.last(t); c.Who != "guard" || !strings.Contains(c.Why, "E_NONDETERMINISTIC") {
 		t.Errorf("history: got %+v", c)
 	}
 }
