@@ -27,6 +27,7 @@ type attempt struct {
 	round uint64
 	ask   bool          // the engine is asked, whether or not something is missing
 	was   *Facts        // what the engine told before
+	back  bool          // it was ejected: what answers may be another engine
 	done  chan struct{} // closed when it ended
 
 	facts     *Facts // what it told now; nil when it was not asked or did not answer
@@ -66,7 +67,8 @@ func (r *Reconciler) claim(ids []fleet.WorkerID) (mine []*attempt, others []<-ch
 		default:
 			e.attempt = &attempt{
 				entry: e, want: e.want, round: e.round, was: e.facts, done: make(chan struct{}),
-				ask: !e.askAt.IsZero() && !time.Now().Before(e.askAt),
+				back: e.lifecycle == core.Ejected,
+				ask:  !e.askAt.IsZero() && !time.Now().Before(e.askAt),
 			}
 			e.again = false
 			mine = append(mine, e.attempt)
@@ -184,7 +186,7 @@ func (r *Reconciler) look(ctx context.Context, a *attempt) {
 	}
 	if r.parts.Adapters != nil && len(a.want.Adapters) == 0 && a.want.Asked == "" {
 		if loaded, ok := r.parts.Adapters(a.want.ID); ok {
-			a.record.Adapters = loaded
+			a.record = withAdapters(a.record, loaded)
 		}
 	}
 	full, err := a.record.Filled()
@@ -219,7 +221,14 @@ func (r *Reconciler) askEngine(ctx context.Context, a *attempt) error {
 		return fmt.Errorf("the engine did not answer: %w", err)
 	}
 	a.facts = usable(facts)
-	a.record = merged(a.want, a.facts)
+	if !a.back {
+		a.facts.complete(a.was)
+	}
+	var unfit []string
+	a.record, unfit = merge(a.want, a.facts)
+	for _, field := range unfit {
+		a.facts.Untold = append(a.facts.Untold, field+": what the engine says contradicts the record")
+	}
 	return nil
 }
 
@@ -231,6 +240,9 @@ func (r *Reconciler) missing(rec fleet.Record) (fields []string) {
 	}
 	if rec.BlockSize == 0 && r.configured(rec) == 0 {
 		fields = append(fields, blockSizeUnknown)
+	}
+	if rec.RequireEvents && len(rec.KVEvents) == 0 && rec.Asked == "" {
+		fields = append(fields, eventsMissing)
 	}
 	return fields
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"sync"
 	"time"
@@ -65,33 +66,49 @@ func (d *Drains) of(id fleet.WorkerID) *drain {
 func (d *Drains) set(id fleet.WorkerID, to *drain) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	next := map[fleet.WorkerID]*drain{}
-	for other, v := range d.workers {
-		next[other] = v
+	next := maps.Clone(d.workers)
+	if next == nil {
+		next = map[fleet.WorkerID]*drain{}
 	}
 	next[id] = to
 	if to == nil {
 		delete(next, id)
 	}
-	if d.file != "" {
-		data, err := json.MarshalIndent(next, "", "  ")
-		if err != nil {
-			return fmt.Errorf("encode drains: %w", err)
-		}
-		if err := durable.WriteFile(d.file, data, 0o600); err != nil {
-			return fmt.Errorf("store drains: %w", err)
-		}
+	if err := d.store(next); err != nil {
+		return err
 	}
 	d.workers = next
 	return nil
 }
 
-// forget drops a worker that has left. What is left in the file is of nobody, and goes
-// with the next change.
-func (d *Drains) forget(id fleet.WorkerID) {
+// store writes the file, where there is one. mu must be held.
+func (d *Drains) store(workers map[fleet.WorkerID]*drain) error {
+	if d.file == "" {
+		return nil
+	}
+	data, err := json.MarshalIndent(workers, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode drains: %w", err)
+	}
+	if err := durable.WriteFile(d.file, data, 0o600); err != nil {
+		return fmt.Errorf("store drains: %w", err)
+	}
+	return nil
+}
+
+// forget drops workers that have left, at once; what cannot be written then goes from
+// the file with the next change.
+func (d *Drains) forget(gone []*entry) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.workers, id)
+	before := len(d.workers)
+	for _, e := range gone {
+		delete(d.workers, e.want.ID)
+	}
+	if len(d.workers) == before {
+		return nil
+	}
+	return d.store(d.workers)
 }
 
 // Drain takes a worker, by decimal id or name, out for new requests and lets it finish

@@ -181,6 +181,9 @@ func (r *Reconciler) settle(a *attempt, lifecycle core.Lifecycle, reasons, faile
 	}
 	e.failures++
 	e.retryAt = now.Add(pause(e.failures))
+	if a.err != nil && e.facts != nil {
+		e.askAt = e.retryAt // what it told may be what is wrong
+	}
 	return was, changed
 }
 

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -11,41 +12,121 @@ import (
 // a record with bodies of its own (fleet.Record.Asked) only the block size counts: its
 // surface has filled the rest.
 func merged(want fleet.Record, facts *Facts) fleet.Record {
-	r := want
+	r, _ := merge(want, facts)
+	return r
+}
+
+// merge is merged that also names the fields in which what the engine tells contradicts
+// the record, so that it counts as not told.
+func merge(want fleet.Record, facts *Facts) (r fleet.Record, unfit []string) {
 	if facts == nil {
-		return r
+		return want, nil
 	}
-	if r.BlockSize == 0 {
-		r.BlockSize = facts.BlockSize
+	all := want
+	for _, f := range tellable {
+		f.set(&all, want, facts)
 	}
-	if r.Asked != "" {
-		return r
+	if _, err := all.Filled(); err == nil {
+		return all, nil
 	}
-	if r.Model == "" && len(facts.Models) > 0 {
-		r.Model = facts.Models[0]
-	}
-	if r.Engine == "" {
-		r.Engine = facts.Engine
-	}
-	if r.DPSize == 0 {
-		r.DPSize = facts.DPSize
-	}
-	if r.TotalKVBlocks == 0 {
-		r.TotalKVBlocks = facts.TotalKVBlocks
-	}
-	if r.MaxBatchedTokens == 0 {
-		r.MaxBatchedTokens = facts.MaxBatchedTokens
-	}
-	if len(r.KVEvents) == 0 { // a replay socket belongs to its publisher
-		r.KVEvents, r.Replay = ofRanks(facts.KVEvents, r), ofRanks(facts.Replay, r)
-		if len(want.Replay) > 0 {
-			r.Replay = want.Replay
+	r = want
+	for _, f := range tellable {
+		next := r
+		f.set(&next, want, facts)
+		switch _, err := next.Filled(); {
+		case err == nil:
+			r = next
+		case !next.Equal(r):
+			unfit = append(unfit, f.name)
 		}
 	}
-	if len(r.Adapters) == 0 {
-		r.Adapters = slices.Clone(facts.Adapters)
+	return r, unfit
+}
+
+// tellable are the fields that an engine may fill in, in an order in which each finds
+// set what it depends on.
+var tellable = []struct {
+	name string
+	set  func(r *fleet.Record, want fleet.Record, facts *Facts)
+}{
+	{"block_size", func(r *fleet.Record, _ fleet.Record, facts *Facts) {
+		r.BlockSize = cmp.Or(r.BlockSize, facts.BlockSize)
+	}},
+	{"model", func(r *fleet.Record, _ fleet.Record, facts *Facts) {
+		if r.Model == "" && r.Asked == "" && len(facts.Models) > 0 {
+			r.Model = facts.Models[0]
+		}
+	}},
+	{"engine", unlessAsked(func(r *fleet.Record, _ fleet.Record, facts *Facts) { r.Engine = cmp.Or(r.Engine, facts.Engine) })},
+	{"dp_size", unlessAsked(func(r *fleet.Record, _ fleet.Record, facts *Facts) { r.DPSize = cmp.Or(r.DPSize, facts.DPSize) })},
+	{"total_kv_blocks", unlessAsked(func(r *fleet.Record, _ fleet.Record, facts *Facts) {
+		r.TotalKVBlocks = cmp.Or(r.TotalKVBlocks, facts.TotalKVBlocks)
+	})},
+	{"max_batched_tokens", unlessAsked(func(r *fleet.Record, _ fleet.Record, facts *Facts) {
+		r.MaxBatchedTokens = cmp.Or(r.MaxBatchedTokens, facts.MaxBatchedTokens)
+	})},
+	{"kv_events", unlessAsked(func(r *fleet.Record, want fleet.Record, facts *Facts) {
+		if len(r.KVEvents) > 0 {
+			return // a replay socket belongs to its publisher
+		}
+		r.KVEvents = ofRanks(facts.KVEvents, *r)
+		if len(want.Replay) == 0 {
+			r.Replay = ofRanks(facts.Replay, *r)
+		}
+	})},
+	{"adapters", unlessAsked(func(r *fleet.Record, _ fleet.Record, facts *Facts) {
+		if len(r.Adapters) == 0 {
+			r.Adapters = adaptersOf(*r, facts.Adapters)
+		}
+	})},
+}
+
+func unlessAsked(set func(*fleet.Record, fleet.Record, *Facts)) func(*fleet.Record, fleet.Record, *Facts) {
+	return func(r *fleet.Record, want fleet.Record, facts *Facts) {
+		if r.Asked == "" {
+			set(r, want, facts)
+		}
 	}
-	return r
+}
+
+// adaptersOf are the adapters that the record may have: what has the name of its base
+// model is reached by that.
+func adaptersOf(r fleet.Record, loaded []fleet.Adapter) []fleet.Adapter {
+	return slices.DeleteFunc(slices.Clone(loaded), func(a fleet.Adapter) bool { return a.Name == r.Partition().Model })
+}
+
+// withAdapters is the record with what its engine says it has loaded, unless no record
+// may hold that.
+func withAdapters(r fleet.Record, loaded []fleet.Adapter) fleet.Record {
+	next := r
+	next.Adapters = adaptersOf(r, loaded)
+	if _, err := next.Filled(); err != nil {
+		return r
+	}
+	return next
+}
+
+// complete adds to what an engine tells what it told before and does not tell now: a
+// place that was slow to answer costs its worker nothing. Another engine, by its kind,
+// version or models, begins anew.
+func (f *Facts) complete(was *Facts) {
+	if was == nil || f.Engine != "" && f.Engine != was.Engine || f.Version != "" && f.Version != was.Version ||
+		len(f.Models) > 0 && !slices.Equal(f.Models, was.Models) {
+		return
+	}
+	if len(f.Models) == 0 { // they come from one place
+		f.Models, f.Adapters = was.Models, was.Adapters
+	}
+	f.Engine, f.Version = was.Engine, was.Version
+	f.BlockSize, f.DPSize = cmp.Or(f.BlockSize, was.BlockSize), cmp.Or(f.DPSize, was.DPSize)
+	f.TotalKVBlocks = cmp.Or(f.TotalKVBlocks, was.TotalKVBlocks)
+	f.MaxBatchedTokens = cmp.Or(f.MaxBatchedTokens, was.MaxBatchedTokens)
+	if len(f.KVEvents) == 0 {
+		f.KVEvents, f.Replay = was.KVEvents, was.Replay
+	}
+	if len(f.LoadReports) == 0 {
+		f.LoadReports = was.LoadReports
+	}
 }
 
 // ofRanks are the endpoints of the ranks that the record may have.

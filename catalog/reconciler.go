@@ -171,6 +171,9 @@ func (r *Reconciler) Plan(source string, desired []fleet.Record) (changed []flee
 	}
 	gone, changed := r.plan(source, desired)
 	r.mu.Unlock()
+	if err := r.parts.Drains.forget(gone); err != nil {
+		r.log.Error("drain of a worker that has left not forgotten", "source", source, "err", err)
+	}
 	for _, e := range gone {
 		r.withdraw(e)
 	}
@@ -210,7 +213,6 @@ func (r *Reconciler) plan(source string, desired []fleet.Record) (gone []*entry,
 			e.round++
 			delete(r.entries, id)
 			delete(r.names, e.want.Name)
-			r.parts.Drains.forget(id)
 		}
 	}
 	for _, rec := range desired { // last: names may have moved among them
