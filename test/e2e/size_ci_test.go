@@ -11,13 +11,14 @@ const (
 	swapEvery  = time.Second
 	swapNormal = 5 * time.Second
 	// calm is the least p99 that is taken for normal: a crowded machine stalls at any time.
-	calm      = 25 * time.Millisecond
-	streamRun = 1500 * time.Millisecond
-	outage    = 2 * time.Second
-	slowRun   = 2 * time.Second
-	u3Rounds  = 40
-	randomRun = 30 * time.Second
-	crashes   = 4
+	calm        = 25 * time.Millisecond
+	streamRun   = 1500 * time.Millisecond
+	outage      = 2 * time.Second
+	slowRun     = 2 * time.Second
+	u3Rounds    = 40
+	randomRun   = 30 * time.Second
+	flappingRun = 30 * time.Second
+	crashes     = 4
 	// manySwaps is a multiple of ten.
 	manySwaps      = 100
 	leakSlack      = 4 << 20 // of a memory that is small and young

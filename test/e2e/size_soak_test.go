@@ -16,6 +16,7 @@ const (
 	slowRun        = 10 * time.Second
 	u3Rounds       = 200
 	randomRun      = 60 * time.Second
+	flappingRun    = 5 * time.Minute
 	crashes        = 20
 	manySwaps      = 1000
 	leakSlack      = 0

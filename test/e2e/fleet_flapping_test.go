@@ -1,0 +1,339 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/routerd/routerd/sim"
+)
+
+const (
+	flappingWorkers = 100
+	flappingClients = 32
+	flappingCallers = 8 // of the selection service
+	flappingEvery   = 20 * time.Millisecond
+)
+
+// flappingConfig notices and forgives quickly, so that workers come and go often.
+const flappingConfig = `models: {m: {block_size: 16}}
+frontend: {first_byte_timeout: 2s, breaker: {cooldown: 500ms, max_cooldown: 2s}}
+selection: {expiry: 2s}
+workers:
+  health_check:
+    {interval: 1s, timeout: 500ms, failures: 2, grace: 5s, base_ejection: 500ms, max_ejection: 2s, slow_start: 1s, passive: {failures: 3}}
+`
+
+// flappingEngine is an engine that crashes and comes again at the same addresses.
+type flappingEngine struct {
+	id   int
+	host string // a loopback address of its own
+
+	mu   sync.Mutex // guards e
+	e    *sim.Engine
+	down bool // whether it is crashing; of the goroutine that disturbs
+}
+
+func (f *flappingEngine) url() string    { return "http://" + f.host + ":8000" }
+func (f *flappingEngine) name() string   { return fmt.Sprint("w", f.id) }
+func (f *flappingEngine) events() string { return "tcp://" + f.host + ":5557" }
+func (f *flappingEngine) replay() string { return "tcp://" + f.host + ":5558" }
+
+// start runs a new engine, with an empty cache.
+func (f *flappingEngine) start() error {
+	c := sim.DefaultConfig()
+	c.Name, c.Model, c.Blocks, c.AnswerTokens, c.DecodePerToken = f.name(), "m", 512, 8, 2*time.Millisecond
+	c.PrefillPerToken = 20 * time.Microsecond
+	c.Listen, c.EventsListen, c.ReplayListen = f.host+":8000", f.events(), f.replay()
+	e, err := sim.New(c, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return fmt.Errorf("make engine %d: %w", f.id, err)
+	}
+	if err := e.Start(); err != nil {
+		return fmt.Errorf("start engine %d: %w", f.id, err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.e = e
+	return nil
+}
+
+// stop ends the engine as a crash does.
+func (f *flappingEngine) stop() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.e == nil {
+		return nil
+	}
+	e := f.e
+	f.e = nil
+	if err := e.Close(); err != nil {
+		return fmt.Errorf("close engine %d: %w", f.id, err)
+	}
+	return nil
+}
+
+// flappingFleet is a router and a selection service with many engines that come,
+// go and fail.
+type flappingFleet struct {
+	t       *testing.T
+	s       *service
+	c       *crowd
+	engines []*flappingEngine
+	crashes sync.WaitGroup
+	acts    map[string]int // what was done; of the goroutine that disturbs
+
+	mu       sync.Mutex // guards outcomes
+	outcomes map[string]int
+}
+
+func startFlappingFleet(t *testing.T) *flappingFleet {
+	t.Helper()
+	f := &flappingFleet{t: t, acts: map[string]int{}, outcomes: map[string]int{}}
+	for i := range flappingWorkers {
+		e := &flappingEngine{id: i + 1, host: ownHost(1 + i)}
+		if err := e.start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := e.stop(); err != nil {
+				t.Error(err)
+			}
+		})
+		f.engines = append(f.engines, e)
+	}
+	f.s = startService(t, flappingConfig)
+	f.c = newCrowd(t, f.s.router)
+	return f
+}
+
+// ownHost is a loopback address of this process, where fixed ports are free.
+func ownHost(n int) string {
+	return fmt.Sprintf("127.%d.%d.%d", 10+os.Getpid()>>8%200, os.Getpid()%256, n)
+}
+
+// A fleet whose workers join, leave, restart and fail all the time, with traffic
+// through the frontend and the selection service: what clients see is documented,
+// the fleet recovers, and of workers that are gone nothing is left.
+func TestAFlappingFleet(t *testing.T) {
+	f := startFlappingFleet(t)
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	f.warm(seed)
+	f.empty()
+	before := f.rest()
+
+	f.restore()
+	began := time.Now()
+	f.run(seed)
+	f.restore()
+	t.Logf("all %d workers are ready %s after the end of the disturbances", flappingWorkers, time.Since(began)-flappingRun)
+	f.told()
+	f.verdict()
+	f.empty()
+	f.nothingLeft(before)
+	for line := range strings.Lines(f.s.log.String()) {
+		if strings.Contains(line, "panic") || strings.Contains(line, "level=ERROR") {
+			t.Errorf("the log says %s", line)
+		}
+	}
+}
+
+// warm uses everything once, so that what is made once is there.
+func (f *flappingFleet) warm(seed uint64) {
+	f.t.Helper()
+	f.restore()
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	together(flappingClients+flappingCallers, func(i int) {
+		own := rand.New(rand.NewPCG(seed, uint64(i)))
+		for range 20 {
+			if i < flappingClients {
+				f.request(own)
+			} else {
+				f.selects(own)
+			}
+		}
+	})
+	f.toEach(rnd)
+}
+
+// run has clients ask for a while; meanwhile things happen.
+func (f *flappingFleet) run(seed uint64) {
+	ctx, cancel := context.WithTimeout(f.t.Context(), flappingRun)
+	defer cancel()
+	var wg sync.WaitGroup
+	for i := range flappingClients + flappingCallers {
+		rnd := rand.New(rand.NewPCG(seed, uint64(i)))
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				outcome := ""
+				if i < flappingClients {
+					outcome = f.request(rnd)
+				} else {
+					outcome = f.selects(rnd)
+				}
+				f.count(outcome)
+				if outcome != "served" { // it comes again a little later
+					<-time.After(time.Duration(rnd.IntN(50)) * time.Millisecond)
+				}
+			}
+		})
+	}
+	rnd := rand.New(rand.NewPCG(seed, flappingClients+flappingCallers))
+	tick := time.NewTicker(flappingEvery)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		f.disturb(rnd)
+		<-tick.C
+	}
+	wg.Wait()
+}
+
+func (f *flappingFleet) count(outcome string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.outcomes[outcome]++
+}
+
+// flappingDocumented are the failures that a client may see here. Those of the
+// router have a status and a code of docs/reference/http.md and, with "select" or
+// "free", of docs/reference/selection-api.md; engine_… are what workers answered
+// themselves. An answer that a worker breaks off after it began cannot be taken back.
+var flappingDocumented = []string{
+	"503 no_workers", "503 workers_ejected", "503 worker_unreachable", "502 worker_failed", "503 worker_failed", "504 worker_timeout",
+	"429 overloaded", "500 engine_broken", "429 engine_full", "503 engine_full", "broken off",
+	"select 503 unavailable no_workers", "select 503 unavailable workers_ejected", "free 404 not_found", "free 404 not_found not_found",
+}
+
+// verdict checks all outcomes of a run.
+func (f *flappingFleet) verdict() {
+	f.t.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, act := range slices.Sorted(maps.Keys(f.acts)) {
+		f.t.Logf("%6d times: %s", f.acts[act], act)
+	}
+	total := 0
+	for _, outcome := range slices.Sorted(maps.Keys(f.outcomes)) {
+		n := f.outcomes[outcome]
+		total += n
+		f.t.Logf("%6d %s", n, outcome)
+		if !slices.Contains([]string{"served", "cancelled", "selected", "left"}, outcome) && !slices.Contains(flappingDocumented, outcome) {
+			f.t.Errorf("%d requests ended with %s, which is not documented", n, outcome)
+		}
+	}
+	if served := f.outcomes["served"] + f.outcomes["selected"]; served < total/2 {
+		f.t.Errorf("%d of %d requests were served, want half of them", served, total)
+	}
+	for _, must := range []string{"selected", "left", "cancelled", "broken off", "500 engine_broken"} {
+		if f.outcomes[must] == 0 {
+			f.t.Errorf("no request ended with %s: the run shows too little", must)
+		}
+	}
+}
+
+// resting is what a router has while it has no workers and nothing to do.
+type restingState struct {
+	goroutines, descriptors float64
+	series                  map[string]float64
+}
+
+func (f *flappingFleet) rest() restingState {
+	f.t.Helper()
+	m := f.s.metrics()
+	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", f.s.cmd.Process.Pid))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return restingState{m["go_goroutines"], float64(len(open)), m}
+}
+
+// ofWorker finds a worker's name, id or address in a series.
+var ofWorker = regexp.MustCompile(`"w?[0-9]+"|127\.`)
+
+// codes are the labels whose values are numbers.
+var codes = regexp.MustCompile(`(code|status|le|quantile|revision)="[^"]*"`)
+
+// nothingLeft checks that a router without workers is as it was without workers.
+func (f *flappingFleet) nothingLeft(before restingState) {
+	f.t.Helper()
+	var after restingState
+	eventually(f.t, time.Minute, func() error {
+		after = f.rest()
+		if after.goroutines > before.goroutines+10 || after.descriptors > before.descriptors+10 {
+			return fmt.Errorf("%v goroutines and %v descriptors, want %v and %v as before, 10 more at most",
+				after.goroutines, after.descriptors, before.goroutines, before.descriptors)
+		}
+		return nil
+	})
+	more := 0
+	for series := range after.series {
+		if ofWorker.MatchString(codes.ReplaceAllString(series, "")) {
+			f.t.Errorf("a series of a worker that is gone: %s", series)
+		}
+		if _, was := before.series[series]; !was {
+			more++
+		}
+	}
+	f.t.Logf("goroutines %v before and %v after, descriptors %v and %v, series %d and %d, %d of them new, memory %.0f and %.0f MiB",
+		before.goroutines, after.goroutines, before.descriptors, after.descriptors, len(before.series), len(after.series), more,
+		before.series["process_resident_memory_bytes"]/(1<<20), after.series["process_resident_memory_bytes"]/(1<<20))
+	if more > flappingWorkers {
+		f.t.Errorf("%d series are new, want those of outcomes alone", more)
+	}
+}
+
+// empty removes all workers and waits until the router has nothing of them.
+func (f *flappingFleet) empty() {
+	f.t.Helper()
+	f.s.quiet("m")
+	for _, e := range f.engines {
+		f.s.must("DELETE", "/v1/workers/"+e.name(), nil, nil)
+	}
+	f.c.client.CloseIdleConnections()
+	f.s.client.CloseIdleConnections()
+	http.DefaultClient.CloseIdleConnections()
+	eventually(f.t, 2*time.Minute, func() error {
+		m := f.s.metrics()
+		for _, name := range []string{
+			"routerd_selection_reservations", "routerd_selection_pending", "routerd_queue_requests", "routerd_frontend_in_flight",
+			"routerd_ingress_streams", "routerd_ingress_load_sockets", "routerd_scrape_ranks", "routerd_upstream_connections", "routerd_upstream_breakers",
+			"routerd_health_ejected_workers", "routerd_health_kept_workers", "routerd_health_returning_workers", "routerd_health_starting_workers",
+		} {
+			if got := sum(m, name); got != 0 {
+				return fmt.Errorf("%s is %v without workers", name, got)
+			}
+		}
+		return nil
+	})
+	var got struct {
+		Partitions []partitionView `json:"partitions"`
+	}
+	f.s.must("GET", "/v1/partitions?blocks=1", nil, &got)
+	for _, p := range got.Partitions {
+		if len(p.Ranks) > 0 {
+			f.t.Errorf("ranks are left: %+v", p.Ranks)
+		}
+	}
+	dump := read[map[string]struct {
+		Events []json.RawMessage `json:"events"`
+	}](f.t, f.s.says(f.t, http.StatusOK, "GET", "/dump", nil))
+	for partition, d := range dump {
+		if len(d.Events) > 0 {
+			f.t.Errorf("the index of %s still has %d entries, such as %s", partition, len(d.Events), d.Events[0])
+		}
+	}
+}
