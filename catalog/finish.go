@@ -3,6 +3,7 @@ package catalog
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -167,7 +168,7 @@ func (r *Reconciler) settle(a *attempt, lifecycle core.Lifecycle, reasons, faile
 		record = a.record
 	}
 	was = e.lifecycle
-	changed = was != lifecycle || !slices.Equal(e.reasons, reasons) || !e.record.Equal(record)
+	changed = was != lifecycle || !slices.Equal(e.reasons, reasons) || !e.record.Equal(record) || !reflect.DeepEqual(e.facts, a.facts)
 	e.lifecycle, e.reasons = lifecycle, reasons
 	if e.round != a.round {
 		return was, changed // changed a moment ago: the next attempt is due at once

@@ -219,7 +219,7 @@ func fieldsOf(r *fleet.Record) workerFields {
 		StableRoutingID: given(r.StableRoutingID), IsEagle: given(r.Eagle),
 		Taints: r.Taints, TopologyDomains: r.TopologyDomains,
 	}
-	if r.DPSize == 1 {
+	if r.DPSize <= 1 { // 0 is for the engine to tell
 		f.KvEventsEndpoint, f.ReplayEndpoint = given(r.KVEvents[r.DPStart]), given(r.Replay[r.DPStart])
 		return f.whole()
 	}

@@ -99,11 +99,29 @@ func (p *workerPatch) apply(rec *fleet.Record) error {
 	if err != nil {
 		return err
 	}
-	if was.Asked == "" && next.DPSize > 1 && p.ReplayEndpoint == nil {
-		next.Replay = within(was.Replay, next)
+	if was.Asked == "" {
+		next = p.unsaid(was, next)
 	}
 	*rec = next
 	return nil
+}
+
+// unsaid is the next record with what the service has no words for as it was: ranks that
+// only the engine tells, and the replay sockets of several.
+func (p *workerPatch) unsaid(was, next fleet.Record) fleet.Record {
+	switch {
+	case was.DPSize == 0 && p.DataParallelSize == nil:
+		next.DPSize = 0
+		if p.KvEventsEndpoint == nil && p.KvEventsEndpoints == nil {
+			next.KVEvents = was.KVEvents
+		}
+		if p.ReplayEndpoint == nil {
+			next.Replay = was.Replay
+		}
+	case next.DPSize > 1 && p.ReplayEndpoint == nil:
+		next.Replay = within(was.Replay, next)
+	}
+	return next
 }
 
 // within are the endpoints of the record's ranks.

@@ -393,6 +393,28 @@ func TestAWorkerOfTheAdminAPIKeepsWhatTheServiceHasNoWordFor(t *testing.T) {
 	b.want(t, 200, del, "/workers/1", "")
 }
 
+// What a worker of the admin API leaves for its engine to tell stays so.
+func TestAChangeLeavesUnsaidWhatTheEngineTells(t *testing.T) {
+	b := newSelectionBench(t)
+	put := fleet.Record{ID: 1, Name: "w1", URL: "http://127.0.0.1:1", BlockSize: 4, Model: "default", KVEvents: map[int]string{0: "tcp://127.0.0.1:1", 1: "tcp://127.0.0.1:2"}}
+	if _, _, err := b.source.Put(t.Context(), put); err != nil {
+		t.Fatal(err)
+	}
+	b.want(t, 200, patch, "/workers/1", `{"taints":["x"]}`)
+	list, err := b.source.List(t.Context())
+	if err != nil || len(list) != 1 {
+		t.Fatal(list, err)
+	}
+	want, err := put.Normalised()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want.Taints = []string{"x"}
+	if diff := cmp.Diff(want, list[0]); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
 func TestPatchesAtOnceLoseNothing(t *testing.T) {
 	b := newSelectionBench(t)
 	b.want(t, 201, post, "/workers", `{"worker_id":1,`+whole+`}`)
