@@ -95,12 +95,10 @@ func New(
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("frontend configuration: %w", err)
 	}
-	m, err := newMetrics(reg)
-	if err != nil {
+	s := &Server{core: selection, tokenizer: tokenizer, upstream: client, tokenizes: tokenizes, outcomes: unheard{}, log: log}
+	var err error
+	if s.metrics, err = newMetrics(reg, s.workers); err != nil {
 		return nil, fmt.Errorf("frontend metrics: %w", err)
-	}
-	s := &Server{
-		core: selection, tokenizer: tokenizer, upstream: client, tokenizes: tokenizes, outcomes: unheard{}, log: log, metrics: m,
 	}
 	s.cfg.Store(&cfg)
 	s.chat, s.text = newScanner(prompt.Chat), newScanner(prompt.Completions)

@@ -109,8 +109,8 @@ func TestFailuresOfWorkersThatAreGoneMakeNoSeries(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := w.series(t); n > before+2 {
-		t.Errorf("%d series became %d", before, n)
+	if n := w.series(t); n != before {
+		t.Errorf("%d series became %d, want those of the worker that stays alone", before, n)
 	}
 	if n := w.metric(t, "routerd_frontend_worker_failures_total", "stays"); n != 1 {
 		t.Errorf("%v failures of the worker that stays", n)
