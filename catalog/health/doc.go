@@ -17,7 +17,8 @@
 //
 // The reasons begin with one of these words:
 //
-//	starting             it has not answered since it was added; the last result follows
+//	starting             it has not answered since it was added; the last result follows,
+//	                     which after Config.Grace takes it out
 //	health_timeout       no answer within Config.Timeout
 //	health_refused       nobody listens there
 //	health_unreachable   its name or network is not known
