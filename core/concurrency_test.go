@@ -319,7 +319,7 @@ func TestTurnAfterTwoConflicts(t *testing.T) {
 		if call <= 3 {
 			done, patience := make(chan struct{}), 10*time.Second
 			if call == 3 { // it waits for the turn
-				patience = time.Millisecond
+				patience = 200 * time.Millisecond // to decide, and then in vain
 			}
 			go func() {
 				defer close(done)

@@ -60,8 +60,10 @@ func setOf(names ...string) map[string]bool {
 	return out
 }
 
-// sourceless are the columns of which the ABI says that nothing fills them yet.
+// sourceless are the columns of which the ABI says that nothing fills them yet, and
+// those of engines' reports, of which there are none here.
 func sourceless() (names []string) {
+	names = append(names, "engine.queued", "engine.running", "engine.report_age_ms")
 	for _, c := range abi.Columns() {
 		if c.NotYet {
 			names = append(names, c.Name)

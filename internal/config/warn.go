@@ -50,12 +50,12 @@ func (c Config) unknownClasses() (out []Warning) {
 // boundsWithoutCapacity warns of bounds that are parts of what the record of a
 // worker does not say.
 func (c Config) boundsWithoutCapacity() (out []Warning) {
-	const batchless = "counted as 10000000, so that in practice the bound is never passed there"
+	const batchless = "it counts as 10000000, so that in practice the bound is never passed there"
 	noBatch := lacking(c.Workers.Static, func(r *fleet.Record) bool { return r.MaxBatchedTokens == 0 })
 	noBlocks := lacking(c.Workers.Static, func(r *fleet.Record) bool { return r.TotalKVBlocks == 0 })
 	warn := func(key string, set bool, workers, field, so string) {
 		if set && workers != "" {
-			out = append(out, Warning{WarnNoCapacity, key, fmt.Sprintf("no %s in the record of %s: %s", field, workers, so)})
+			out = append(out, Warning{WarnNoCapacity, key, fmt.Sprintf("no %s in the record of %s: where its engine does not tell it either, %s", field, workers, so)})
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Queue.Classes)) {

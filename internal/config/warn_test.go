@@ -25,13 +25,13 @@ func TestWhatIsProbablyNotMeantIsWarnedOf(t *testing.T) {
 		"workers without bounds":        {bare, none},
 		"bounds that are plain numbers": {bare + "queue: {overload: {prefill_tokens: 5}, classes: {default: {busy: {prefill_tokens: 5, active_requests: 1}}}}", none},
 		"parts of what is not there": {bare + parts, []config.Warning{
-			{config.WarnNoCapacity, "queue.classes.chat.busy.prefill_fraction", `no max_batched_tokens in the record of "w1": counted as 10000000, so that in practice the bound is never passed there`},
-			{config.WarnNoCapacity, "queue.overload.prefill_fraction", `no max_batched_tokens in the record of "w1": counted as 10000000, so that in practice the bound is never passed there`},
-			{config.WarnNoCapacity, "queue.overload.kv_fraction", `no total_kv_blocks in the record of "w1": the bound does not hold there`},
+			{config.WarnNoCapacity, "queue.classes.chat.busy.prefill_fraction", `no max_batched_tokens in the record of "w1": where its engine does not tell it either, it counts as 10000000, so that in practice the bound is never passed there`},
+			{config.WarnNoCapacity, "queue.overload.prefill_fraction", `no max_batched_tokens in the record of "w1": where its engine does not tell it either, it counts as 10000000, so that in practice the bound is never passed there`},
+			{config.WarnNoCapacity, "queue.overload.kv_fraction", `no total_kv_blocks in the record of "w1": where its engine does not tell it either, the bound does not hold there`},
 		}},
 		"many workers": {
 			"workers: {static: [{name: a, url: 'http://h:1'}, {name: b, url: 'http://h:2'}, {name: c, url: 'http://h:3'}, {name: d, url: 'http://h:4'}, {name: e, url: 'http://h:5'}]}\nqueue: {overload: {kv_fraction: 0.5}}",
-			[]config.Warning{{config.WarnNoCapacity, "queue.overload.kv_fraction", `no total_kv_blocks in the record of "a", "b", "c" and 2 more: the bound does not hold there`}},
+			[]config.Warning{{config.WarnNoCapacity, "queue.overload.kv_fraction", `no total_kv_blocks in the record of "a", "b", "c" and 2 more: where its engine does not tell it either, the bound does not hold there`}},
 		},
 		"a rule for a class that is there": {"routing: {rules: [{class: default, policy: default}, {class: chat, policy: default}]}\nqueue: {classes: {chat: {}}}", none},
 		"a rule for a class that is not": {"routing: {rules: [{model: m, policy: default}, {class: chat, policy: default}]}", []config.Warning{
