@@ -73,9 +73,6 @@ func (r *Reconciler) commit(group []*attempt) {
 			e.applied.Lifecycle == m.Lifecycle && slices.Equal(e.applied.Reasons, m.Reasons) {
 			continue
 		}
-		if a.lifecycle == core.Incomplete && e.committed == (fleet.PartitionKey{}) {
-			continue // it has never been well: nobody needs to know it
-		}
 		if e.committed != (fleet.PartitionKey{}) && e.committed != key {
 			r.unlisten(e, nil)
 		}
