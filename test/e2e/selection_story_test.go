@@ -5,13 +5,13 @@ package e2e_test
 import (
 	"bufio"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/routerd/routerd/sim"
-	"github.com/routerd/routerd/sim/simtest"
 )
 
 // plane is a data plane: it books at the service, forwards through the frontend
@@ -35,9 +35,7 @@ func startPlane(t *testing.T) *plane {
 	p := &plane{service: startService(t, "models: {m: {block_size: 16}}\n"), engines: map[uint64]*sim.Engine{}, home: map[string]uint64{}, used: map[string]int{}}
 	p.clients = newCrowd(t, p.router)
 	for id := range uint64(3) {
-		p.engines[id+1] = simtest.Start(t, func(c *sim.Config) {
-			c.Name, c.Model, c.Ranks = fmt.Sprint("e", id+1), "m", 2
-		})
+		p.starts(t, id+1)
 	}
 	return p
 }
@@ -69,7 +67,7 @@ func (p *plane) book(t *testing.T, n int, body map[string]any) selected {
 	body["selection_id"] = fmt.Sprint("turn ", n)
 	s := read[selected](t, p.says(t, http.StatusOK, "POST", "/select", body))
 	booked := read[selected](t, p.says(t, http.StatusCreated, "POST", "/reservations", map[string]any{
-		"selection_id": s.ID, "model_name": "m", "session_id": body["session_id"],
+		"selection_id": s.ID, "model_name": "m",
 	}))
 	if booked.ID != s.ID || booked.Worker != s.Worker || booked.Rank != s.Rank || booked.Endpoint != s.Endpoint {
 		t.Errorf("booked %+v, want what was selected, %+v", booked, s)
@@ -133,8 +131,8 @@ func (p *plane) round(t *testing.T, first, last int) {
 	}
 }
 
-// A data plane makes 34 completions while workers change, leave, are all gone and
-// come back. The serving worker is always the selected one, and nothing stays booked.
+// A data plane makes 34 completions while workers change, leave, are all gone, come
+// back, and one of their engines dies. The serving worker is always the selected one, and nothing stays booked.
 func TestADataPlaneBooksForwardsAndFrees(t *testing.T) {
 	p := startPlane(t)
 	for id := range p.engines {
@@ -157,12 +155,12 @@ func TestADataPlaneBooksForwardsAndFrees(t *testing.T) {
 	gone := p.home["s0"]
 	p.says(t, http.StatusOK, "POST", "/select", wants(tokens(1, 64), "selection_id", "late", "session_id", "s0"))
 	p.leaves(t, gone)
-	p.says(t, http.StatusNotFound, "POST", "/reservations", map[string]any{"selection_id": "late", "model_name": "m", "session_id": "s0"})
+	p.says(t, http.StatusNotFound, "POST", "/reservations", map[string]any{"selection_id": "late", "model_name": "m"})
 	again := read[selected](t, p.says(t, http.StatusOK, "POST", "/select", wants(tokens(1, 64), "selection_id", "late", "session_id", "s0")))
 	if again.Worker == gone {
 		t.Errorf("selected %d again, which was withdrawn", gone)
 	}
-	p.says(t, http.StatusCreated, "POST", "/reservations", map[string]any{"selection_id": "late", "model_name": "m", "session_id": "s0"})
+	p.says(t, http.StatusCreated, "POST", "/reservations", map[string]any{"selection_id": "late", "model_name": "m"})
 	p.frees(t, "late")
 	moved := 0
 	for name, at := range p.home {
@@ -194,7 +192,21 @@ func TestADataPlaneBooksForwardsAndFrees(t *testing.T) {
 		p.joins(t, id)
 	}
 	p.says(t, http.StatusOK, "GET", "/ready", nil)
-	p.round(t, 24, 33)
+	p.round(t, 24, 27)
+
+	// An engine dies under a booking; its sessions go elsewhere, until one stands there again.
+	dead := p.dies(t, "s0")
+	maps.DeleteFunc(p.home, func(_ string, at uint64) bool { return at == dead })
+	p.round(t, 28, 30)
+	for name, at := range p.home {
+		if at == dead {
+			t.Errorf("session %s is at the worker whose engine is gone", name)
+		}
+	}
+	p.leaves(t, dead)
+	p.starts(t, dead)
+	p.joins(t, dead)
+	p.round(t, 31, 33)
 
 	if p.served != 34 {
 		t.Errorf("%d completions, want 34", p.served)
