@@ -31,7 +31,8 @@ func (p *plane) dies(t *testing.T, name string) uint64 {
 	t.Helper()
 	prompt := tokens(77_000, 64)
 	to := p.books(t, wants(prompt, "session_id", name))
-	long := map[string]any{"model": "m", "prompt": prompt, "max_tokens": 100_000, "stream": true}
+	engineJSON(t, p.engines[to.Worker], "POST", "/sim/faults", map[string]any{"kind": "stall", "after_chunks": 2, "count": 1}, nil)
+	long := map[string]any{"model": "m", "prompt": prompt, "max_tokens": 16, "stream": true}
 	resp, err := p.clients.begin(t.Context(), "/v1/completions", long, "x-routerd-pin", to.pin())
 	if err != nil {
 		t.Fatal(err)
