@@ -41,6 +41,15 @@ func (f *fleet) publish(k rankKey, p *publisher) error {
 	family := f.families[f.rng.IntN(len(f.families))]
 	names := prefixes(family, f.block, "")
 	switch n := f.rng.IntN(100); {
+	case n < 25 && f.outside:
+		f.external = true
+
+		return f.store(k, p, family, names, "EXTERNAL", f.held.depth(k, names, 3))
+	case n < 45 && f.shuffled && f.held.depth(k, names, 1) < f.held.depth(k, names, 2):
+		f.fronted = true
+		return f.store(k, p, family, names, "GPU", f.held.depth(k, names, 2))
+	case n < 45 && f.shuffled:
+		return f.store(k, p, family, names, "CPU", f.held.depth(k, names, 1))
 	case n < 60:
 		return f.store(k, p, family, names, "GPU", 0)
 	case n < 70:
@@ -50,7 +59,7 @@ func (f *fleet) publish(k rankKey, p *publisher) error {
 	case n < 95:
 		return f.evict(k, p, names)
 	default:
-		for _, tier := range tiers {
+		for _, tier := range allTiers {
 			clear(f.held.at(k, tier))
 		}
 		return p.send(event{kind: "AllBlocksCleared"})
@@ -93,7 +102,11 @@ func (f *fleet) store(k rankKey, p *publisher, family []uint32, names []uint64, 
 
 // evict removes blocks of one tier: as a rule from the end, seldom from the middle.
 func (f *fleet) evict(k rankKey, p *publisher, names []uint64) error {
-	tier := tiers[f.rng.IntN(len(tiers))]
+	among := tiers
+	if f.outside {
+		among = allTiers
+	}
+	tier := among[f.rng.IntN(len(among))]
 	have := f.held.at(k, tier)
 	var there []uint64
 	for _, name := range names {

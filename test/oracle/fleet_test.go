@@ -38,6 +38,10 @@ type fleet struct {
 	held     index
 	salted   bool // every rank has hashes of its own for the same blocks
 	holed    bool // a block was removed from under others
+	outside  bool // its engines reach external storage
+	external bool // and a block is there
+	shuffled bool // its engines may store on a device what follows on host blocks
+	fronted  bool // and have done so
 	faded    bool // loads have fractions, which /potential_loads rounds
 	last     rows
 	live     []booking
@@ -56,7 +60,7 @@ func newFleet(p pair, z *zmq.Context, seed uint64, number int) *fleet {
 	f := &fleet{
 		pair: p, rng: rng, zmq: z, number: number, model: fmt.Sprintf("m/%d", number), group: "default",
 		block: 4 + rng.IntN(29), held: index{}, sessions: map[string]rankKey{},
-		salted: rng.IntN(10) == 0,
+		salted: rng.IntN(10) == 0, outside: rng.IntN(8) == 0, shuffled: rng.IntN(8) == 0,
 	}
 	if rng.IntN(3) == 0 {
 		f.group = "g"

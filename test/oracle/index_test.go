@@ -14,8 +14,12 @@ type rankKey struct {
 	rank   int
 }
 
-// tiers from the fastest.
-var tiers = []string{"GPU", "CPU", "DISK"}
+// tiers from the fastest, of an engine's own; allTiers has also what it reaches
+// elsewhere.
+var (
+	tiers    = allTiers[:3]
+	allTiers = []string{"GPU", "CPU", "DISK", "EXTERNAL"}
+)
 
 // index is a plain model of what every rank holds: for each tier the set of
 // prefixes, each named by the hash of all its tokens. It shares no code with the
@@ -60,7 +64,7 @@ func blockHashes(tokens []uint32, block int) (local, sequence []int64) {
 func (x index) at(k rankKey, tier string) map[uint64]bool {
 	if x[k] == nil {
 		x[k] = map[string]map[uint64]bool{}
-		for _, t := range tiers {
+		for _, t := range allTiers {
 			x[k][t] = map[uint64]bool{}
 		}
 	}
@@ -72,7 +76,7 @@ func (x index) at(k rankKey, tier string) map[uint64]bool {
 func (x index) depth(k rankKey, names []uint64, n int) int {
 	for i, name := range names {
 		found := false
-		for _, t := range tiers[:n] {
+		for _, t := range allTiers[:n] {
 			found = found || x.at(k, t)[name]
 		}
 		if !found {

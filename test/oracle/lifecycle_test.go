@@ -4,6 +4,7 @@ package oracle_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -113,6 +114,13 @@ func (f *fleet) oddity(ctx context.Context) error {
 		}
 		body = m
 	}
+	if odd.tail != "" {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		body = append(text, odd.tail...)
+	}
 	path := odd.path
 	if odd.worker {
 		path += fmt.Sprint(w.id)
@@ -126,8 +134,15 @@ func (f *fleet) oddity(ctx context.Context) error {
 	if odd.worker && !w.ready {
 		return nil // it might make the worker whole in one of them
 	}
-	if err := f.deliberate(ctx, odd.name, odd.method, path, body, odd.theirs, odd.ours); err != nil || !odd.worker {
+	if err := f.deliberate(ctx, odd.name, odd.method, path, body, odd.theirs, odd.ours); err != nil {
 		return err
+	}
+	if odd.path == "/workers" {
+		_, _, err := f.both(ctx, http.MethodDelete, "/workers/7", nil)
+		return err
+	}
+	if !odd.worker {
+		return nil
 	}
 	return f.put(ctx, w) // what one of them has taken is taken back
 }

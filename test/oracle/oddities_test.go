@@ -16,6 +16,7 @@ type oddity struct {
 	worker       bool // the path ends with a worker of the fleet
 	scoped       bool // the body gets the fleet's model and group
 	body         any
+	tail         string // is sent after the body
 	theirs, ours int
 }
 
@@ -60,6 +61,14 @@ var oddities = []oddity{
 	{name: "a reservation that was never selected", method: http.MethodPost, path: "/reservations", scoped: true, body: object{"selection_id": "never"}},
 	{name: "output_block with an empty body", method: http.MethodPost, path: "/reservations/nobody/output_block", body: []byte("")},
 	{name: "decay_fraction 2", method: http.MethodPost, path: "/reservations/nobody/output_block", body: object{"decay_fraction": 2}},
+	{name: "no worker is changed", method: http.MethodPatch, path: "/workers/", body: object{"taints": []string{"b"}}},
+	{name: "no worker is deleted", method: http.MethodDelete, path: "/workers/"},
+	{name: "no worker is asked for", method: http.MethodGet, path: "/workers/"},
+	{name: "no reservation is freed", method: http.MethodDelete, path: "/reservations/"},
+	{name: "no reservation is told of", method: http.MethodPost, path: "/reservations//prefill_complete"},
+	{name: "half a surrogate", method: http.MethodPost, path: "/select", body: []byte(`{"token_ids":[1],"cache_salt":"\ud800"}`)},
+	{name: "a text that is no UTF-8", method: http.MethodPost, path: "/select", body: []byte("{\"token_ids\":[1],\"session_id\":\"\xff\"}")},
+	{name: "a taint that is no UTF-8", method: http.MethodPost, path: "/workers", body: []byte("{\"worker_id\":7,\"taints\":[\"\xff\"]}")},
 	{name: "another method", method: http.MethodGet, path: "/select"},
 	{name: "another path", method: http.MethodGet, path: "/nope"},
 
@@ -88,4 +97,27 @@ var oddities = []oddity{
 	{name: "output_block without a body and its type is 400", method: http.MethodPost, path: "/reservations/nobody/output_block", theirs: 415, ours: 400},
 	{name: "our own route: openapi.json", method: http.MethodGet, path: "/openapi.json", theirs: 404, ours: 200},
 	{name: "our own route: query", method: http.MethodPost, path: "/query", scoped: true, body: object{"token_ids": ids}, theirs: 404, ours: 200},
+
+	{name: "a key that is there twice is 400: token_ids", method: http.MethodPost, path: "/select", body: []byte(`{"token_ids":[1],"token_ids":[2]}`), theirs: 422, ours: 400},
+	{name: "a key that is there twice is 400: pinned_worker", method: http.MethodPost, path: "/select_and_reserve", body: []byte(`{"token_ids":[1],"pinned_worker":{"worker_id":1,"worker_id":1,"dp_rank":0}}`), theirs: 422, ours: 400},
+	{name: "a key that is there twice is 400: session_context", method: http.MethodPost, path: "/select", body: []byte(`{"token_ids":[1],"session_context":{"session_id":"a","session_id":"a"}}`), theirs: 422, ours: 400},
+	{name: "a key that is there twice is 400: cache_salt", method: http.MethodPost, path: "/overlap_scores", body: []byte(`{"token_ids":[1],"cache_salt":"a","cache_salt":"a"}`), theirs: 422, ours: 400},
+	{name: "a key that is there twice is 400: reservations", method: http.MethodPost, path: "/reservations", body: []byte(`{"selection_id":"odd","selection_id":"odd"}`), theirs: 422, ours: 400},
+	{name: "a key that is there twice is 400: decay_fraction", method: http.MethodPost, path: "/reservations/nobody/output_block", body: []byte(`{"decay_fraction":0.5,"decay_fraction":0.5}`), theirs: 422, ours: 400},
+	{name: "a key that is there twice is 400: worker_id", method: http.MethodPost, path: "/workers", body: []byte(`{"worker_id":7,"worker_id":7}`), theirs: 422, ours: 400},
+	{name: "a key that is there twice is 400: taints", method: http.MethodPatch, path: "/workers/", worker: true, body: []byte(`{"taints":[],"taints":[]}`), theirs: 422, ours: 400},
+	{name: "a key of a map that is there twice is 400: preferred_taints", method: http.MethodPost, path: "/select", body: []byte(`{"model_name":"nope","token_ids":[1],"routing_constraints":{"preferred_taints":{"a":1,"a":2}}}`), theirs: 503, ours: 400},
+	{name: "a key of a map that is there twice is 400: agent_headers", method: http.MethodPost, path: "/select", body: []byte(`{"model_name":"nope","token_ids":[1],"session_context":{"session_id":"a","agent_headers":{"x":["1"],"x":["2"]}}}`), theirs: 503, ours: 400},
+	{name: "a key of a map that is there twice is 400: topology_domains", method: http.MethodPost, path: "/workers", body: []byte(`{"worker_id":7,"topology_domains":{"a":"x","a":"y"}}`), theirs: 201, ours: 400},
+	{name: "a key of a map that is there twice is 400: kv_events_endpoints", method: http.MethodPost, path: "/workers", body: []byte(`{"worker_id":7,"kv_events_endpoints":{"0":"tcp://127.0.0.1:1","0":"tcp://127.0.0.1:2"}}`), theirs: 201, ours: 400},
+	{name: "text after the JSON is refused: select", method: http.MethodPost, path: "/select", scoped: true, body: object{"token_ids": ids}, tail: " x", theirs: 200, ours: 400},
+	{name: "text after the JSON is refused: potential_loads", method: http.MethodPost, path: "/potential_loads", scoped: true, body: object{"token_ids": ids}, tail: "{}", theirs: 200, ours: 400},
+	{name: "text after the JSON is refused: workers", method: http.MethodPost, path: "/workers", body: object{"worker_id": 7}, tail: "]", theirs: 201, ours: 400},
+	{name: "text after the JSON is refused: output_block", method: http.MethodPost, path: "/reservations/nobody/output_block", body: object{}, tail: ",", theirs: 404, ours: 400},
+	{name: "a count over 2147483647 is refused: isl_tokens", method: http.MethodPost, path: "/select", scoped: true, body: object{"block_hashes": ids, "sequence_hashes": ids, "isl_tokens": 1 << 31}, theirs: 200, ours: 400},
+	{name: "a count over 2147483647 is refused: expected_output_tokens", method: http.MethodPost, path: "/select", scoped: true, body: object{"token_ids": ids, "expected_output_tokens": 1 << 31}, theirs: 200, ours: 400},
+	{name: "a large number of a worker is refused: max_num_batched_tokens", method: http.MethodPost, path: "/workers", body: object{"worker_id": 7, "max_num_batched_tokens": 1<<30 + 1}, theirs: 201, ours: 400},
+	{name: "a large number of a worker is refused: total_kv_blocks", method: http.MethodPost, path: "/workers", body: object{"worker_id": 7, "total_kv_blocks": 1<<30 + 1}, theirs: 201, ours: 400},
+	{name: "a name of more than 256 bytes is refused: model_name", method: http.MethodPost, path: "/workers", body: object{"worker_id": 7, "model_name": strings.Repeat("m", 257)}, theirs: 201, ours: 400},
+	{name: "an id in a path that is no UTF-8 is unknown", method: http.MethodDelete, path: "/reservations/%ff", theirs: 400, ours: 404},
 }

@@ -30,9 +30,14 @@ func (f *fleet) bookSession(ctx context.Context, body map[string]any, q wish, ro
 		return nil
 	}
 	// Once without booking, which binds nothing and goes past a binding that may not serve.
+	// An advisory follows a binding, too.
+	if f.chance(30) {
+		body["advisory"] = true
+	}
 	if err := f.choose(ctx, "POST /select, session", "/select", body, among); err != nil {
 		return err
 	}
+	delete(body, "advisory")
 	f.name(body)
 	x, y, err := f.both(ctx, http.MethodPost, "/select_and_reserve", body)
 	if err != nil {

@@ -36,6 +36,7 @@ func (f *fleet) run(ctx context.Context) error {
 		{3, f.lame, false},
 		{2, f.remove, false},
 		{8, f.oddity, false},
+		{8, f.strange, false},
 	}
 	total := 0
 	for _, s := range steps {
@@ -51,7 +52,7 @@ func (f *fleet) run(ctx context.Context) error {
 		n := f.rng.IntN(total)
 		for _, s := range steps {
 			if n -= s.weight; n < 0 {
-				if s.depth && f.reason() != "" {
+				if s.depth && !f.depth() {
 					// Theirs is not exact here, and what follows from it is not compared.
 					break
 				}
@@ -112,7 +113,7 @@ func (f *fleet) rows(ctx context.Context, tokens []uint32) (*rows, error) {
 		return nil, err
 	}
 	f.overlaps(tokens, body, x, y)
-	if f.reason() != "" {
+	if f.inexact() != "" {
 		return nil, nil
 	}
 	lx, ly, err := f.both(ctx, http.MethodPost, "/potential_loads", body)
@@ -122,6 +123,9 @@ func (f *fleet) rows(ctx context.Context, tokens []uint32) (*rows, error) {
 	if x.status == http.StatusOK && y.status == http.StatusOK && lx.status == http.StatusOK && ly.status == http.StatusOK {
 		f.last = rows{parseRows(x, lx, len(tokens)), parseRows(y, ly, len(tokens))}
 		f.untail(lx.body, ly.body, f.tail(len(tokens)))
+	}
+	if f.external && !f.equals {
+		return nil, f.externalLoads(body, lx, ly)
 	}
 	f.judge("POST /potential_loads", "POST /potential_loads", body, lx, ly, byRank(""))
 	if lx.status != http.StatusOK {
@@ -141,7 +145,7 @@ func (f *fleet) overlaps(tokens []uint32, body any, x, y answer) {
 	}
 	view := byRank("workers")
 	wrong := f.unlikeModel(tokens, y)
-	if reason := f.reason(); reason != "" {
+	if reason := f.inexact(); reason != "" {
 		f.led.count(what)
 		if wrong != "" && !f.equals {
 			f.led.differ(what, "%s: %s: ours is not what the events say: %s", f.at, words(body), wrong)
@@ -157,13 +161,18 @@ func (f *fleet) overlaps(tokens []uint32, body any, x, y answer) {
 	}
 }
 
-// reason names why the index of theirs may be less than exact in this fleet.
-func (f *fleet) reason() string {
+// depth tells whether what rests on overlaps is the same in both in this fleet.
+func (f *fleet) depth() bool { return f.inexact() == "" && (!f.external || f.equals) }
+
+// inexact names why the index of theirs may be less than exact in this fleet.
+func (f *fleet) inexact() string {
 	switch {
 	case f.salted:
 		return "engines that hash alike blocks differently: ours keeps the children"
 	case f.holed:
 		return "a block removed from under others: ours keeps those"
+	case f.fronted:
+		return "a device block behind host blocks: ours counts it"
 	}
 	return ""
 }
@@ -176,7 +185,7 @@ func (f *fleet) unlikeModel(tokens []uint32, a answer) string {
 	for _, r := range list {
 		k := rankKey{number(r, "worker_id"), int(number(r, "dp_rank"))}
 		got := [3]int{int(number(r, "device_blocks")), int(number(r, "host_pinned_blocks")), int(number(r, "disk_blocks"))}
-		want := [3]int{f.held.depth(k, names, 1), f.held.depth(k, names, 2), f.held.depth(k, names, 3)}
+		want := [3]int{f.held.depth(k, names, 1), f.held.depth(k, names, 2), f.held.depth(k, names, 4)}
 		if got != want {
 			return fmt.Sprintf("worker %d rank %d holds %v, told is %v", k.worker, k.rank, want, got)
 		}

@@ -4,6 +4,7 @@ package oracle_test
 
 import (
 	"encoding/json"
+	"net/http"
 	"strconv"
 )
 
@@ -11,7 +12,7 @@ import (
 type booking struct {
 	id   string
 	on   rankKey
-	tail int // 1 if its prompt ends in a partly filled block
+	tail int // blocks beyond its hashes: 1 if its prompt ends in a partly filled one
 }
 
 // booked notes what both have booked.
@@ -36,10 +37,13 @@ func (f *fleet) untail(x, y any, more int) {
 	theirs := map[rankKey]uint64{}
 	eachRank(x, func(k rankKey, m map[string]any) { theirs[k] = number(m, "potential_decode_blocks") })
 	eachRank(y, func(k rankKey, m map[string]any) {
-		beyond := more
+		beyond, name := more, "load counts the partly filled block of a prompt"
 		for _, b := range f.live {
 			if b.on == k {
 				beyond += b.tail
+				if b.tail > 1 {
+					name = "load counts the tokens of a prompt that no hash covers"
+				}
 			}
 		}
 		want, is := theirs[k]
@@ -48,7 +52,7 @@ func (f *fleet) untail(x, y any, more int) {
 		case !is || got == want:
 			return
 		case got == want+uint64(beyond):
-			f.led.except("load counts the partly filled block of a prompt")
+			f.led.except(name)
 		case f.faded && got > want:
 			f.led.except("a block that has faded counts whole for who shares it, and so does a partly filled one")
 		default:
@@ -73,4 +77,25 @@ func eachRank(v any, do func(rankKey, map[string]any)) {
 			eachRank(list, do)
 		}
 	}
+}
+
+// externalLoads compares loads where blocks are in external storage: all but the tokens
+// to prefill, of which theirs takes a quarter of such a block off.
+func (f *fleet) externalLoads(body any, x, y answer) error {
+	const what = "POST /potential_loads, external storage"
+	less := false
+	if x.status == http.StatusOK && y.status == http.StatusOK {
+		theirs := map[rankKey]uint64{}
+		eachRank(x.body, func(k rankKey, m map[string]any) { theirs[k] = number(m, "potential_prefill_tokens") })
+		eachRank(y.body, func(k rankKey, m map[string]any) {
+			if want, got := theirs[k], number(m, "potential_prefill_tokens"); got > want {
+				less = true
+				m["potential_prefill_tokens"] = json.Number(strconv.FormatUint(want, 10))
+			}
+		})
+	}
+	if f.judge(what, "POST /potential_loads", body, x, y, byRank("")) && less {
+		f.led.except("a block of external storage leaves all of it to prefill; theirs takes a quarter off, as of disk")
+	}
+	return nil
 }
