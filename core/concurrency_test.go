@@ -288,7 +288,7 @@ func rivals(t *testing.T, want int, during func(w *world, call int)) *world {
 		}
 		return nil
 	}}
-	w = newWorld(t, use("module:m"), stages{s})
+	w = newWorld(t, use("module:m"), stages{s}, func(c *core.Config) { c.TurnLimit = time.Minute }) // nobody is hurried
 	w.join(t, workers("m1", 2)...)
 	return w
 }
