@@ -17,7 +17,8 @@ import (
 const atOnce = "now"
 
 // desk is a worker that answers a completion with its prompt, and only when the
-// test lets it. A streamed answer begins at once and ends when it is let.
+// test lets it. A streamed answer begins at once and ends when it is let. It is
+// healthy, and tells nothing of itself.
 type desk struct {
 	url  string
 	mayI chan struct{} // one receive an answer; closed once all may
@@ -76,6 +77,9 @@ func (d *desk) arrived(t *testing.T, n int) {
 }
 
 func (d *desk) serve(w http.ResponseWriter, r *http.Request) {
+	if probed(w, r) {
+		return
+	}
 	raw, err := io.ReadAll(r.Body)
 	if err != nil {
 		return
@@ -120,6 +124,15 @@ func (d *desk) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(map[string]any{"choices": []any{map[string]any{"index": 0, "text": prompt}}})
+}
+
+// probed answers what a router asks of its own accord, as an engine does that is
+// healthy and tells nothing of itself.
+func probed(w http.ResponseWriter, r *http.Request) bool {
+	if r.Method == http.MethodGet && r.URL.Path != "/health" {
+		http.NotFound(w, r)
+	}
+	return r.Method == http.MethodGet
 }
 
 func event(w http.ResponseWriter, text string) {

@@ -17,7 +17,7 @@ import (
 // version; one that cannot be reached is the third.)
 func TestE4_FourReasonsWhyNobodyServes(t *testing.T) {
 	d := startDesk(t)
-	r := startRouter(t, "workers:\n  static:\n  - {id: 2, name: w2, url: \"http://127.0.0.77:9\", model: m2, block_size: 16}\n"+
+	r := startRouter(t, "workers:\n  static:\n  - {id: 2, name: w2, url: \"http://127.0.0.77:9\", model: m2, block_size: 16, no_health_check: true}\n"+
 		"models: {m1: {block_size: 16, tokenize: \"off\"}, m2: {tokenize: \"off\"}, m3: {block_size: 16, tokenize: \"off\"}}\n"+
 		"queue: {overload: {prefill_tokens: 100}, classes: {default: {busy: {active_requests: 1}}}}\n")
 	r.must("PUT", "/v1/workers/1", map[string]any{"id": 1, "name": "w1", "url": d.url, "model": "m1"}, nil)
@@ -105,7 +105,7 @@ func TestM10_WorkerThatIsTakenOut(t *testing.T) {
 	})
 	t.Run("it cannot be reached", func(t *testing.T) {
 		t.Parallel() // it waits for inhibitions that double
-		dead := "  - {id: 1, name: w1, url: \"http://127.0.0.77:9\", model: m}\n"
+		dead := "  - {id: 1, name: w1, url: \"http://127.0.0.77:9\", model: m, no_health_check: true}\n"
 		r := startRouter(t, untold+dead+desks(2, "m", openDesk(t))+"plugins:\n"+unhurried)
 		r.prefersLowest()
 		c := newCrowd(t, r)

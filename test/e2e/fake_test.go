@@ -35,7 +35,7 @@ func (s *seen) values(name string) []string {
 }
 
 // fake is a worker made of raw TCP, for answers that a simulated engine does
-// not give.
+// not give. It is healthy, and tells nothing of itself.
 type fake struct {
 	url string
 
@@ -44,7 +44,7 @@ type fake struct {
 	conns    []net.Conn
 }
 
-// startFake serves each request by answer, on the connection that it came on;
+// startFake serves each POST by answer, on the connection that it came on;
 // the connection is closed when answer says so. It ends with the test.
 func startFake(t *testing.T, answer func(c net.Conn, req *seen) (more bool)) *fake {
 	t.Helper()
@@ -86,6 +86,14 @@ func (f *fake) serve(c net.Conn, answer func(net.Conn, *seen) bool) {
 		if err != nil {
 			return
 		}
+		if method, path, _ := strings.Cut(req.line, " "); method == http.MethodGet {
+			status := http.StatusNotFound
+			if strings.HasPrefix(path, "/health ") {
+				status = http.StatusOK
+			}
+			say(c, whole(status, "", "{}"))
+			continue
+		}
 		f.mu.Lock()
 		f.requests = append(f.requests, req)
 		f.mu.Unlock()
@@ -95,7 +103,7 @@ func (f *fake) serve(c net.Conn, answer func(net.Conn, *seen) bool) {
 	}
 }
 
-// all are the requests so far.
+// all are the POSTs so far.
 func (f *fake) all() []*seen {
 	f.mu.Lock()
 	defer f.mu.Unlock()

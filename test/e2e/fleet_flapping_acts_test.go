@@ -12,8 +12,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // request makes a request of the frontend and tells how it ended.
@@ -236,46 +234,68 @@ func (f *flappingFleet) restore() {
 	})
 }
 
-// toEach sends each worker a request of its own.
-func (f *flappingFleet) toEach(rnd *rand.Rand) {
+// sends has a worker serve a prompt that nobody sent before.
+func (f *flappingFleet) sends(e *flappingEngine) {
 	f.t.Helper()
-	for _, e := range f.engines {
-		prompt := strings.Repeat(fmt.Sprintf("own%d ", rnd.IntN(1000)), 64)
-		eventually(f.t, soon, func() error {
-			a, err := f.c.complete(f.t.Context(), prompt, "x-routerd-pin", e.name())
-			if err == nil && a.status != http.StatusOK {
-				err = fmt.Errorf("%s: %d %s", e.name(), a.status, a.body)
+	f.fresh++
+	prompt := strings.Repeat(fmt.Sprintf("fresh%d ", f.fresh), 64)
+	eventually(f.t, soon, func() error {
+		a, err := f.c.complete(f.t.Context(), prompt, "x-routerd-pin", e.name())
+		if err == nil && a.status != http.StatusOK {
+			err = fmt.Errorf("%s: %d %s", e.name(), a.status, a.body)
+		}
+		return err
+	})
+}
+
+// told waits until the router knows of each engine's cache what the engine says: at
+// once, or where events had no one who listened, with the next event that comes.
+func (f *flappingFleet) told() {
+	f.t.Helper()
+	rest := f.engines
+	deadline := time.Now().Add(time.Minute)
+	for rounds := 1; ; rounds++ {
+		for _, e := range rest {
+			f.sends(e)
+		}
+		<-time.After(time.Second) // replays end meanwhile
+		wrong := f.untrue()
+		if len(wrong) == 0 {
+			f.t.Logf("all indexes are as the engines say with event %d after the disturbances", rounds)
+			return
+		}
+		var what []string
+		rest = nil
+		for _, e := range f.engines {
+			if how, ok := wrong[e.name()]; ok {
+				rest, what = append(rest, e), append(what, e.name()+": "+how)
 			}
-			return err
-		})
+		}
+		f.t.Logf("event %d: %s", rounds, strings.Join(what, "; "))
+		if time.Now().After(deadline) {
+			f.t.Fatalf("after a minute and %d events %d of %d indexes differ from their engines", rounds, len(rest), len(f.engines))
+		}
 	}
 }
 
-// told waits until the router knows of each engine's cache what the engine says.
-func (f *flappingFleet) told() {
+// untrue tells of which engines the router's index differs.
+func (f *flappingFleet) untrue() map[string]string {
 	f.t.Helper()
-	f.toEach(rand.New(rand.NewPCG(1, 1)))
-	truth := map[string][]string{}
+	wrong, known := map[string]string{}, map[string]rankView{}
+	for _, v := range f.s.partition("m").Ranks {
+		known[v.Name] = v
+	}
 	for _, e := range f.engines {
-		var got struct {
+		var truth struct {
 			Ranks []struct {
 				Hashes map[string][]string `json:"hashes"`
 			} `json:"ranks"`
 		}
-		engineJSON(f.t, e.e, "GET", "/sim/blocks", nil, &got)
-		truth[e.name()] = slices.Sorted(slices.Values(got.Ranks[0].Hashes["device"]))
+		engineJSON(f.t, e.e, "GET", "/sim/blocks", nil, &truth)
+		want, v := truth.Ranks[0].Hashes["device"], known[e.name()]
+		if !slices.Equal(slices.Sorted(slices.Values(want)), slices.Sorted(slices.Values(v.KV.Hashes["device"]))) {
+			wrong[e.name()] = fmt.Sprintf("%d blocks, want %d (trusted %t, last %d)", len(v.KV.Hashes["device"]), len(want), v.KV.Trusted, v.KV.LastSeq)
+		}
 	}
-	eventually(f.t, time.Minute, func() error {
-		wrong, ranks := []string{}, f.s.partition("m").Ranks
-		for _, v := range ranks {
-			got := slices.Sorted(slices.Values(v.KV.Hashes["device"]))
-			if !cmp.Equal(truth[v.Name], got) {
-				wrong = append(wrong, fmt.Sprintf("%s: %d blocks, want %d (trusted %t)", v.Name, len(got), len(truth[v.Name]), v.KV.Trusted))
-			}
-		}
-		if len(wrong) > 0 || len(ranks) != len(f.engines) {
-			return fmt.Errorf("%d of %d indexes differ from their engines: %s", len(wrong), len(ranks), strings.Join(wrong[:min(3, len(wrong))], "; "))
-		}
-		return nil
-	})
+	return wrong
 }

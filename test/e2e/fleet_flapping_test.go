@@ -42,9 +42,8 @@ type flappingEngine struct {
 	id   int
 	host string // a loopback address of its own
 
-	mu   sync.Mutex // guards e
-	e    *sim.Engine
-	down bool // whether it is crashing; of the goroutine that disturbs
+	mu sync.Mutex  // guards e
+	e  *sim.Engine // nil while it is down
 }
 
 func (f *flappingEngine) url() string    { return "http://" + f.host + ":8000" }
@@ -95,6 +94,7 @@ type flappingFleet struct {
 	engines []*flappingEngine
 	crashes sync.WaitGroup
 	acts    map[string]int // what was done; of the goroutine that disturbs
+	fresh   int            // prompts that were sent once
 
 	mu       sync.Mutex // guards outcomes
 	outcomes map[string]int
@@ -156,7 +156,6 @@ func TestAFlappingFleet(t *testing.T) {
 func (f *flappingFleet) warm(seed uint64) {
 	f.t.Helper()
 	f.restore()
-	rnd := rand.New(rand.NewPCG(seed, 0))
 	together(flappingClients+flappingCallers, func(i int) {
 		own := rand.New(rand.NewPCG(seed, uint64(i)))
 		for range 20 {
@@ -167,7 +166,9 @@ func (f *flappingFleet) warm(seed uint64) {
 			}
 		}
 	})
-	f.toEach(rnd)
+	for _, e := range f.engines {
+		f.sends(e)
+	}
 }
 
 // run has clients ask for a while; meanwhile things happen.

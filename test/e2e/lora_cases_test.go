@@ -47,13 +47,13 @@ func TestL2_AdapterOnAWorkerThatIsExcluded(t *testing.T) {
 			t.Errorf("a request for the adapter was served by %s, want w1", got)
 		}
 	}
-	for header, value := range map[string]string{"x-routerd-allow": "w2,w3", "x-routerd-pin": "w2"} {
-		a, err := c.ask(t.Context(), "/v1/completions", adapted("sql"), header, value)
+	for _, h := range []struct{ header, value, param string }{{"x-routerd-allow", "w2,w3", "allow"}, {"x-routerd-pin", "w2", ""}} {
+		a, err := c.ask(t.Context(), "/v1/completions", adapted("sql"), h.header, h.value)
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Logf("%s: %s: %d %s", header, value, a.status, a.body)
-		refused(t, header, a, http.StatusServiceUnavailable, "no_workers", "")
+		t.Logf("%s: %s: %d %s", h.header, h.value, a.status, a.body)
+		refused(t, h.header, a, http.StatusServiceUnavailable, "no_workers", h.param)
 	}
 	if got := []int{len(list[0].prompts()), len(list[1].prompts()), len(list[2].prompts())}; got[0] != 5 || got[1]+got[2] != 0 {
 		t.Errorf("the workers saw %v requests, want 5, 0 and 0", got)

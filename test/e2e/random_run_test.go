@@ -99,7 +99,8 @@ func (f *busyFleet) put(i int, url string) {
 	e := f.engines[i]
 	f.r.must("PUT", fmt.Sprint("/v1/workers/", i+1), map[string]any{
 		"id": i + 1, "name": fmt.Sprint("w", i+1), "url": url, "model": "m", "engine": "vllm", "max_batched_tokens": 8192,
-		"kv_events": map[string]string{"0": e.EventEndpoints()[0]}, "replay": map[string]string{"0": e.ReplayEndpoints()[0]},
+		"no_health_check": url != e.URL(), // so that requests go there
+		"kv_events":       map[string]string{"0": e.EventEndpoints()[0]}, "replay": map[string]string{"0": e.ReplayEndpoints()[0]},
 	}, nil)
 }
 
@@ -107,7 +108,7 @@ func (f *busyFleet) put(i int, url string) {
 // of the router's errors, and what the engines answer.
 var documented = []string{
 	"429 overloaded", "429 overloaded queue_full", "429 overloaded queue_timeout", "429 overloaded pin_overloaded",
-	"503 no_workers", "503 worker_unreachable", "503 worker_failed", "502 worker_failed",
+	"503 no_workers", "503 no_workers allow", "503 worker_unreachable", "503 worker_failed", "502 worker_failed",
 	"400 pin_unknown pin", "400 session_bound pin", "400 session_bound allow", "429 engine_full", "503 engine_full",
 }
 

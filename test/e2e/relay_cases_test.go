@@ -85,7 +85,11 @@ func TestE1_StatusOfTheWorkerPasses(t *testing.T) {
 
 func TestE5_OnlyWorkerRefusesConnections(t *testing.T) {
 	const address = "127.0.0.77"
-	r := startRouter(t, "models: {m: {block_size: 16, tokenize: \"off\"}}\nworkers:\n  static:\n  - {id: 1, name: w1, url: \"http://"+address+":9\", model: m}\n")
+	r := startRouter(t, untold+
+		"  - {id: 1, name: w1, url: \"http://"+address+":9\", model: m, no_health_check: true}\n"+
+		"  - {id: 2, name: w2, url: \"http://"+address+":99\", model: n}\n")
+	// Where health is checked nobody calls it.
+	refused(t, "a worker that never answered", r.post("/v1/completions", strings.Replace(hi, `"m"`, `"n"`, 1)), http.StatusServiceUnavailable, "no_workers", "")
 	began := time.Now()
 	got := r.post("/v1/completions", hi)
 	took := time.Since(began)

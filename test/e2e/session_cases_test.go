@@ -123,7 +123,7 @@ func TestA3_WorkerOfASessionIsDeleted(t *testing.T) {
 }
 
 func TestA4_WorkerOfANewSessionRefusesTheConnection(t *testing.T) {
-	const dead = "  - {id: 1, name: w1, url: \"http://127.0.0.77:9\", model: m}\n"
+	const dead = "  - {id: 1, name: w1, url: \"http://127.0.0.77:9\", model: m, no_health_check: true}\n"
 	r := startRouter(t, untold+dead+desks(2, "m", openDesk(t)))
 	r.prefersLowest()
 	c := newCrowd(t, r)
