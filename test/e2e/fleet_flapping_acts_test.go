@@ -33,14 +33,14 @@ func (f *flappingFleet) request(rnd *rand.Rand) string {
 	case ctx.Err() != nil:
 		return "cancelled"
 	case err != nil && a.status == http.StatusOK:
-		return "broken off"
+		return brokenOff
 	case err != nil:
 		text := err.Error()
 		return "error " + text[strings.LastIndex(text, ": ")+2:]
 	case a.status != http.StatusOK:
 		return refusalOf(a)
 	case body["stream"] == true && !bytes.HasSuffix(bytes.TrimSpace(a.body), []byte("data: [DONE]")):
-		return "broken off"
+		return brokenOff
 	case a.header.Get("x-routerd-worker") == "":
 		return "an answer that names no worker"
 	}

@@ -3,6 +3,7 @@
 package e2e_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -209,19 +210,45 @@ func (f *flappingFleet) count(outcome string) {
 	f.outcomes[outcome]++
 }
 
+// brokenOff is an answer that ends before its end.
+const brokenOff = "broken off"
+
 // flappingDocumented are the failures that a client may see here. Those of the
 // router have a status and a code of docs/reference/http.md and, with "select" or
 // "free", of docs/reference/selection-api.md; engine_… are what workers answered
 // themselves. An answer that a worker breaks off after it began cannot be taken back.
 var flappingDocumented = []string{
 	"503 no_workers", "503 workers_ejected", "503 worker_unreachable", "502 worker_failed", "503 worker_failed", "504 worker_timeout",
-	"429 overloaded", "500 engine_broken", "429 engine_full", "503 engine_full", "broken off",
+	"429 overloaded", "500 engine_broken", "429 engine_full", "503 engine_full", brokenOff,
 	"select 503 unavailable no_workers", "select 503 unavailable workers_ejected", "free 404 not_found", "free 404 not_found not_found",
+}
+
+// inReference checks that each failure that is allowed here stands in the reference.
+func inReference(t *testing.T, failures []string) {
+	t.Helper()
+	for _, failure := range failures {
+		words := strings.Fields(failure)
+		page, code := "../../docs/reference/http.md", words[1]
+		if words[0] == "select" || words[0] == "free" {
+			page, code = "../../docs/reference/selection-api.md", words[2]
+		}
+		if strings.HasPrefix(code, "engine_") || failure == brokenOff {
+			continue
+		}
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Contains(text, []byte("`"+code+"`")) {
+			t.Errorf("%s does not tell of %s", page, failure)
+		}
+	}
 }
 
 // verdict checks all outcomes of a run.
 func (f *flappingFleet) verdict() {
 	f.t.Helper()
+	inReference(f.t, flappingDocumented)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, act := range slices.Sorted(maps.Keys(f.acts)) {
@@ -239,7 +266,7 @@ func (f *flappingFleet) verdict() {
 	if served := f.outcomes["served"] + f.outcomes["selected"]; served < total/2 {
 		f.t.Errorf("%d of %d requests were served, want half of them", served, total)
 	}
-	for _, must := range []string{"selected", "left", "cancelled", "broken off", "500 engine_broken"} {
+	for _, must := range []string{"selected", "left", "cancelled", brokenOff, "500 engine_broken"} {
 		if f.outcomes[must] == 0 {
 			f.t.Errorf("no request ended with %s: the run shows too little", must)
 		}
