@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -138,6 +139,10 @@ func (f *finishers) add(batch []*attempt, most int) {
 		f.lines[key] = line
 		f.all.Go(func() {
 			for batch := range line {
+				for more := len(line); more > 0; more-- { // what came meanwhile goes together
+					batch = append(batch, <-line...)
+				}
+				slices.SortFunc(batch, func(a, b *attempt) int { return cmp.Compare(a.want.ID, b.want.ID) })
 				f.r.finish(f.ctx, batch)
 			}
 		})
