@@ -64,30 +64,20 @@ func (s *story) noListening(d *datadriven.TestData) string {
 	return ""
 }
 
+// drain also shows how the worker stands when the call returns.
 func (s *story) drain(d *datadriven.TestData) string {
-	return s.answer(func(ref string) error {
-		_, err := s.r.Drain(ref, span(s.t, option(d, "for", "10m")))
-		return err
-	}, d)
+	v, err := s.r.Drain(d.CmdArgs[0].Key, span(s.t, option(d, "for", "10m")))
+	if err != nil {
+		return "error: " + err.Error()
+	}
+	return "at once: " + string(v.Lifecycle)
 }
 
 func (s *story) undrain(d *datadriven.TestData) string {
-	return s.answer(func(ref string) error {
-		_, err := s.r.Undrain(ref)
-		return err
-	}, d)
-}
-
-// answer also shows what was done before the call returned.
-func (s *story) answer(call func(ref string) error, d *datadriven.TestData) string {
-	if err := call(d.CmdArgs[0].Key); err != nil {
+	if _, err := s.r.Undrain(d.CmdArgs[0].Key); err != nil {
 		return "error: " + err.Error()
 	}
-	lines := s.stage.take()
-	if len(lines) == 0 {
-		return ""
-	}
-	return "at once: " + strings.Join(lines, "\n")
+	return ""
 }
 
 func (s *story) reconsider(d *datadriven.TestData) string {

@@ -36,8 +36,8 @@ func TestStories(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &story{t: t, stage: newStage(), drains: drains, places: map[string]*place{}}
 				s.start()
+				defer func() { s.stop() }()
 				datadriven.RunTest(t, path, s.run)
-				s.stop()
 			})
 		})
 	}
