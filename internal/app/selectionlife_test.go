@@ -1,22 +1,17 @@
 package app_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"net/http"
-	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/routerd/routerd/catalog/api"
-	"github.com/routerd/routerd/fleet"
-	"github.com/routerd/routerd/internal/app"
-	"github.com/routerd/routerd/selection"
 	"github.com/routerd/routerd/sim"
 	"github.com/routerd/routerd/sim/simtest"
 )
@@ -41,7 +36,12 @@ func (b *selectionBench) lifecycles(t *testing.T) map[string]string {
 
 // A worker that is told to drain says so, gets no new requests and keeps those that it has.
 func TestRow_AWorkerThatDrainsIsDraining(t *testing.T) {
-	b, _ := overIndex(t, false)
+	b := newSelectionBench(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = b.reconciler.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
 	b.want(t, 201, post, "/workers", `{"worker_id":1,`+whole+`}`)
 	b.want(t, 201, post, "/workers", `{"worker_id":2,"endpoint":"http://127.0.0.1:20002","block_size":4,"kv_events_endpoint":"tcp://127.0.0.1:22002"}`)
 	const onFirst = `"token_ids":[1,2,3,4],"pinned_worker":{"worker_id":1,"dp_rank":0}`
@@ -80,65 +80,70 @@ func TestRow_AWorkerThatDrainsIsDraining(t *testing.T) {
 	b.want(t, 200, post, "/select", `{`+onFirst+`}`)
 }
 
-// overIndex is a selection service over a running fleet with real indexes; streams
-// tells whether it listens to engines.
-func overIndex(t *testing.T, streams bool) (*selectionBench, *app.Fleet) {
+// caches has an engine cache tokens.
+func caches(t *testing.T, e *sim.Engine, tokens []int) {
 	t.Helper()
-	f := fleetOf(t, streams, nil)
-	source, err := api.Open(filepath.Join(t.TempDir(), "workers.json"), f.Reconciler)
+	body := asText(t, map[string]any{"model": "m", "prompt": tokens, "max_tokens": 1})
+	resp, err := http.Post(e.URL()+"/v1/completions", "application/json", strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
-	parts := selection.Parts{Core: f.Core, Workers: app.SelectionWorkers(f.Reconciler, source), Index: noDump{}}
-	srv, err := selection.New(selection.DefaultConfig(), parts, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
+	if err := resp.Body.Close(); err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("status %d, %v", resp.StatusCode, err)
 	}
-	return &selectionBench{url: serveSelection(t, srv), core: f.Core, reconciler: f.Reconciler, source: source}, f
 }
 
 // With other taints alone a worker keeps its index, its bookings and its listener. The
 // engine repeats no events, so that an index which was dropped would stay empty.
 func TestRow_UpsertWithOtherTaintsOnlyKeepsTheIndex(t *testing.T) {
 	e := simtest.Start(t, func(c *sim.Config) { c.Model, c.ReplayListen = "m", "" })
-	b, f := overIndex(t, true)
-	record := func(taints string, blockSize int) string {
-		return fmt.Sprintf(`{"worker_id":1,"model_name":"m","endpoint":%q,"block_size":%d,"kv_events_endpoint":%q,"taints":[%s]}`, e.URL(), blockSize, e.EventEndpoints()[0], taints)
+	a := start(t, withService(t))
+	defer func() { _ = a.Stop(t.Context()) }()
+	put := func(taints string) string {
+		body := fmt.Sprintf(`{"worker_id":1,"model_name":"m","endpoint":%q,"block_size":16,"kv_events_endpoint":%q,"taints":[%s]}`, e.URL(), e.EventEndpoints()[0], taints)
+		_, text := callService(t, a, post, "/workers", "", body)
+		return text
 	}
-	wantFields(t, b.want(t, 201, post, "/workers", record(`"a"`, 16)), map[string]any{"lifecycle": "schedulable"})
-	one := fleet.Worker{ID: 1}
-	from := 0
-	until(t, "an event has come through", func() bool {
-		from += 1000
-		fill(t, e, 0, tokensFrom(from, 64))
-		return f.Blocks(oneModel, one) > 0
-	})
+	if got := put(`"a"`); !strings.Contains(got, `"lifecycle":"schedulable"`) {
+		t.Fatal(got)
+	}
+	prompt := make([]int, 64)
 	held := func() string {
-		_, text := b.raw(t, post, "/overlap_scores", fmt.Sprintf(`{"model_name":"m","token_ids":%s}`, asText(t, tokensFrom(from, 64))))
-		return string(text)
+		return serviceText(t, a, post, "/overlap_scores", fmt.Sprintf(`{"model_name":"m","token_ids":%s}`, asText(t, prompt)))
 	}
-	until(t, "the prompt is held", func() bool { return strings.Contains(held(), `"device_blocks":4`) })
-	blocks, before := f.Blocks(oneModel, one), held()
-	b.want(t, 200, post, "/select_and_reserve", `{"selection_id":"r","model_name":"m","token_ids":[1,2,3,4]}`)
+	const whole = `"device_blocks":4`
+	from := 0
+	until(t, "a prompt is held", func() bool { // the subscription is there once an event has come through
+		from += 1000
+		for i := range prompt {
+			prompt[i] = from + i
+		}
+		caches(t, e, prompt)
+		return strings.Contains(held(), whole)
+	})
+	serviceText(t, a, post, "/select_and_reserve", `{"selection_id":"r","model_name":"m","token_ids":[1,2,3,4]}`)
 
-	listens := f.Listens.Load()
-	wantFields(t, b.want(t, 201, post, "/workers", record(`"b","c"`, 16)), map[string]any{"lifecycle": "schedulable", "taints": texts("b", "c")})
-	wantFields(t, b.want(t, 200, patch, "/workers/1", `{"taints":["d"]}`), map[string]any{"taints": texts("d")})
-	if got := f.Blocks(oneModel, one); got != blocks || held() != before {
-		t.Errorf("%d blocks are known, want %d as before\n%s\n%s", got, blocks, before, held())
+	if got := put(`"b","c"`); !strings.Contains(got, `"taints":["b","c"]`) || !strings.Contains(held(), whole) {
+		t.Errorf("put again: %s\nheld: %s", got, held())
 	}
-	if l, u := f.Listens.Load()-listens, f.Unlistens.Load(); l != 0 || u != 0 {
-		t.Errorf("%d listeners began and %d ended, want none", l, u)
+	if got := serviceText(t, a, patch, "/workers/1", `{"taints":["d"]}`); !strings.Contains(got, `"taints":["d"]`) || !strings.Contains(held(), whole) {
+		t.Errorf("changed: %s\nheld: %s", got, held())
 	}
-	fill(t, e, 0, tokensFrom(from+500, 64))
-	until(t, "events still come", func() bool { return f.Blocks(oneModel, one) > blocks })
-	b.want(t, 200, del, "/reservations/r", "")
+	serviceText(t, a, del, "/reservations/r", "")
+	// Its events still come: the same listener goes on, for a new one would have missed some.
+	for i := range prompt {
+		prompt[i] = 500_000 + i
+	}
+	caches(t, e, prompt)
+	until(t, "the next prompt is held", func() bool { return strings.Contains(held(), whole) })
 
-	// It bites: what is more than taints does drop it.
-	b.want(t, 201, post, "/workers", `{"worker_id":1,"model_name":"m","taints":["d"]}`)
-	b.want(t, 201, post, "/workers", record(`"d"`, 16))
-	if got := f.Blocks(oneModel, one); got != 0 {
-		t.Errorf("%d blocks are known of a worker that came anew, want none", got)
+	// It bites: a worker that lost its endpoint meanwhile comes back with nothing.
+	if status := askService(t, a, post, "/workers", "", `{"worker_id":1,"model_name":"m","taints":["d"]}`); status != http.StatusCreated {
+		t.Errorf("status %d", status)
+	}
+	put(`"d"`)
+	if got := held(); !strings.Contains(got, `"device_blocks":0`) {
+		t.Errorf("held by a worker that came anew: %s", got)
 	}
 }
 
