@@ -104,7 +104,7 @@ type WorkerReport struct {
 // Drains take workers out for new requests. catalog.Reconciler is one.
 type Drains interface {
 	Drain(ref string, limit time.Duration) (catalog.View, error)
-	Undrain(ref string) (catalog.View, error)
+	Undrain(ctx context.Context, ref string) (catalog.View, error)
 }
 
 // WorkerSources shows how the sources of workers stand. catalog.Sources is one.

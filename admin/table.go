@@ -90,11 +90,11 @@ func fleetRoutes() []route {
 		{method: get, pattern: "/v1/workers/{ref}", out: Worker{}, status: []int{ok}, handle: (*Server).showWorker, doc: "Describes a worker by id or name."},
 		{method: del, pattern: "/v1/workers/{ref}", status: []int{none}, handle: (*Server).deleteWorker, doc: "Removes a worker that was put by API."},
 		{
-			method: post, pattern: "/v1/workers/{ref}/drain", body: jsonBody, in: drainBody{}, out: catalog.View{}, status: []int{ok}, handle: (*Server).drainWorker,
+			method: post, pattern: "/v1/workers/{ref}/drain", body: jsonBody, in: drainBody{}, out: Worker{}, status: []int{ok}, handle: (*Server).drainWorker,
 			doc: "Takes a worker of any source out for new requests; those that it has may finish for `timeout` (10m unless given, at most 24h), then they count no more. It is remembered over a restart. The body may be empty.",
 		},
 		{
-			method: del, pattern: "/v1/workers/{ref}/drain", out: catalog.View{}, status: []int{ok}, handle: (*Server).undrainWorker,
+			method: del, pattern: "/v1/workers/{ref}/drain", out: Worker{}, status: []int{ok}, handle: (*Server).undrainWorker,
 			doc: "Lets a worker have new requests again; one that does not drain stays as it is.",
 		},
 		{

@@ -105,15 +105,24 @@ func (s *Server) drainWorker(_ context.Context, x *exchange) error {
 	if err != nil {
 		return err
 	}
-	return x.reply(fasthttp.StatusOK, v)
+	return s.replyWorker(x, v)
 }
 
-func (s *Server) undrainWorker(_ context.Context, x *exchange) error {
-	v, err := s.parts.Drains.Undrain(x.name)
+func (s *Server) undrainWorker(ctx context.Context, x *exchange) error {
+	v, err := s.parts.Drains.Undrain(ctx, x.name)
 	if err != nil {
 		return err
 	}
-	return x.reply(fasthttp.StatusOK, v)
+	return s.replyWorker(x, v)
+}
+
+// replyWorker answers a worker with its ranks, or without where it has left meanwhile.
+func (s *Server) replyWorker(x *exchange, v catalog.View) error {
+	w, ok := s.parts.Workers.Worker(v.ID.String())
+	if !ok {
+		w = Worker{View: v, Ranks: []WorkerRank{}}
+	}
+	return x.reply(fasthttp.StatusOK, w)
 }
 
 type sourceList struct {

@@ -13,8 +13,9 @@ import (
 	"github.com/routerd/routerd/fleet"
 )
 
-// maxProbes bounds how many engines are asked at once.
-const maxProbes = 256
+// maxProbes bounds how many engines are asked at once that have never failed to answer,
+// maxReprobes how many others: those that are silent hold up nobody who comes.
+const maxProbes, maxReprobes = 256, 128
 
 // orderFor is how long a worker waits for those of lower ids that are asked
 // together with it, so that which one fixes the partition's block size does not
@@ -23,13 +24,14 @@ const orderFor = 100 * time.Millisecond
 
 // attempt is one try to make a worker ready as it is wanted in that round.
 type attempt struct {
-	entry *entry
-	want  fleet.Record
-	round uint64
-	ask   bool          // the engine is asked, whether or not something is missing
-	was   *Facts        // what the engine told before
-	back  bool          // it was ejected: what answers may be another engine
-	done  chan struct{} // closed when it ended
+	entry  *entry
+	want   fleet.Record
+	round  uint64
+	ask    bool          // the engine is asked, whether or not something is missing
+	was    *Facts        // what the engine told before
+	failed bool          // it has failed before
+	back   bool          // it was ejected: what answers may be another engine
+	done   chan struct{} // closed when it ended
 
 	facts     *Facts // what it told now; nil when it was not asked or did not answer
 	asked     bool
@@ -68,8 +70,9 @@ func (r *Reconciler) claim(ids []fleet.WorkerID) (mine []*attempt, others []<-ch
 		default:
 			e.attempt = &attempt{
 				entry: e, want: e.want, round: e.round, was: e.facts, done: make(chan struct{}),
-				back: e.lifecycle == core.Ejected,
-				ask:  !e.askAt.IsZero() && !time.Now().Before(e.askAt),
+				failed: e.failures > 0,
+				back:   e.returns || e.lifecycle == core.Ejected,
+				ask:    !e.askAt.IsZero() && !time.Now().Before(e.askAt),
 			}
 			e.again = false
 			mine = append(mine, e.attempt)
@@ -214,9 +217,13 @@ func (r *Reconciler) look(ctx context.Context, a *attempt) {
 
 // askEngine asks the engine and merges what it tells.
 func (r *Reconciler) askEngine(ctx context.Context, a *attempt) error {
+	slots := r.probes
+	if a.failed {
+		slots = r.reprobes
+	}
 	select {
-	case r.probes <- struct{}{}:
-		defer func() { <-r.probes }()
+	case slots <- struct{}{}:
+		defer func() { <-slots }()
 	case <-ctx.Done():
 		return fmt.Errorf("the engine was not asked: %w", context.Cause(ctx))
 	}

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,7 +28,8 @@ var ErrNotFound = errors.New("no such worker")
 // drain is that of one worker.
 type drain struct {
 	Until time.Time `json:"until"`
-	Over  bool      `json:"-"` // the time is over: what it had is given up
+	URL   string    `json:"url"` // of the worker: one at another place is another one
+	Over  bool      `json:"-"`   // the time is over: what it had is given up
 }
 
 // Drains remembers which workers drain, over restarts too where it has a file. The zero
@@ -56,10 +58,13 @@ func OpenDrains(file string) (*Drains, error) {
 }
 
 // of is the drain of a worker; nil for none.
-func (d *Drains) of(id fleet.WorkerID) *drain {
+func (d *Drains) of(rec *fleet.Record) *drain {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.workers[id]
+	if v := d.workers[rec.ID]; v != nil && v.URL == rec.URL {
+		return v
+	}
+	return nil
 }
 
 // set makes it durable; nil ends the drain.
@@ -122,9 +127,20 @@ func (r *Reconciler) Drain(ref string, limit time.Duration) (View, error) {
 	return r.setDrain(ref, &drain{Until: time.Now().Add(limit)})
 }
 
-// Undrain lets a worker have new requests again. One that does not drain is left as it
-// is. The error is ErrNotFound.
-func (r *Reconciler) Undrain(ref string) (View, error) { return r.setDrain(ref, nil) }
+// Undrain lets a worker have new requests again, and returns how it stands after one
+// attempt or the end of ctx. One that does not drain is left as it is. The error is
+// ErrNotFound.
+func (r *Reconciler) Undrain(ctx context.Context, ref string) (View, error) {
+	v, err := r.setDrain(ref, nil)
+	if err != nil {
+		return v, err
+	}
+	r.Bring(ctx, v.ID)
+	if now, ok := r.Worker(v.ID.String()); ok {
+		return now, nil
+	}
+	return v, nil
+}
 
 func (r *Reconciler) setDrain(ref string, to *drain) (View, error) {
 	r.planning.Lock() // nobody drops the worker meanwhile
@@ -136,11 +152,15 @@ func (r *Reconciler) setDrain(ref string, to *drain) (View, error) {
 		return View{}, fmt.Errorf("worker %q: %w", ref, ErrNotFound)
 	}
 	id := e.want.ID // nobody changes it while planning is held
+	if to != nil {
+		to.URL = e.want.URL
+	}
 	if err := r.parts.Drains.set(id, to); err != nil {
 		return View{}, err
 	}
 	r.mu.Lock()
 	e.drain, e.again = to, true
+	r.mayBeAnother(e)
 	r.mu.Unlock()
 	if to != nil {
 		r.stopNew(e)

@@ -171,6 +171,7 @@ func (r *Reconciler) settle(a *attempt, lifecycle core.Lifecycle, reasons, faile
 		return was, changed // changed a moment ago: the next attempt is due at once
 	}
 	e.facts, e.record = a.facts, record
+	e.returns = e.returns && a.facts == a.was // until it has told
 	r.askLater(e, a, now)
 	e.pending = false
 	if a.err == nil && len(failed) == 0 {

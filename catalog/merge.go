@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/routerd/routerd/fleet"
 )
@@ -166,4 +167,17 @@ func usable(facts Facts) *Facts {
 	clearUnless(probe(func(r *fleet.Record) { r.Replay = facts.Replay }), "replay", func() { facts.Replay = nil })
 	clearUnless(probe(func(r *fleet.Record) { r.Adapters = facts.Adapters }), "adapters", func() { facts.Adapters = nil })
 	return &facts
+}
+
+// untoldOf is what an engine does not tell but for what the record says itself.
+func untoldOf(want *fleet.Record, untold []string) []string {
+	said := map[string]bool{
+		"model": want.Model != "", "engine": want.Engine != "", "block_size": want.BlockSize != 0, "dp_size": want.DPSize != 0,
+		"total_kv_blocks": want.TotalKVBlocks != 0, "max_batched_tokens": want.MaxBatchedTokens != 0,
+		"kv_events": len(want.KVEvents) > 0, "replay": len(want.Replay) > 0, "adapters": len(want.Adapters) > 0,
+	}
+	return slices.DeleteFunc(slices.Clone(untold), func(text string) bool {
+		field, _, _ := strings.Cut(text, ":")
+		return said[field]
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,11 +33,12 @@ type Parts struct {
 // Reconciler makes the core's workers equal to what all sources want. It is
 // safe for concurrent use.
 type Reconciler struct {
-	parts   Parts
-	log     *slog.Logger
-	probes  chan struct{} // holds one for each engine that is asked
-	wake    chan struct{} // size 1: a full one already wakes Run
-	changes *changes
+	parts    Parts
+	log      *slog.Logger
+	probes   chan struct{} // holds one for each engine that is asked
+	reprobes chan struct{} // the same, of those that failed to answer before
+	wake     chan struct{} // size 1: a full one already wakes Run
+	changes  *changes
 
 	// planning is held from the check of a list to the end of its withdrawals, so
 	// that a worker that one source drops and another brings never overlap.
@@ -58,7 +60,8 @@ type entry struct {
 	attempt   *attempt
 	facts     *Facts // nil while the engine was not asked
 	askAt     time.Time
-	silences  int // asked in vain, in a row
+	silences  int  // asked in vain, in a row
+	returns   bool // whether what answers next may be another engine
 	drain     *drain
 	lifecycle core.Lifecycle
 	reasons   []string
@@ -82,7 +85,7 @@ func New(parts Parts, log *slog.Logger) *Reconciler {
 	}
 	return &Reconciler{
 		parts: parts, log: log, changes: newChanges(),
-		probes: make(chan struct{}, maxProbes), wake: make(chan struct{}, 1),
+		probes: make(chan struct{}, maxProbes), reprobes: make(chan struct{}, maxReprobes), wake: make(chan struct{}, 1),
 		entries: map[fleet.WorkerID]*entry{}, names: map[string]fleet.WorkerID{},
 	}
 }
@@ -104,7 +107,14 @@ type ForeignError struct{ Worker, Source string }
 
 // Error names the worker and where it has to be done.
 func (e *ForeignError) Error() string {
-	return fmt.Sprintf("worker %q comes from the source %q (file: workers.static of the configuration); change or remove it there", e.Worker, e.Source)
+	place := "change or remove it there"
+	switch {
+	case e.Source == "file":
+		place = "change or remove it in workers.static of the configuration"
+	case strings.HasPrefix(e.Source, "dns:"):
+		place = "the name server, workers.dns of the configuration and draining say who is there"
+	}
+	return fmt.Sprintf("worker %q comes from the source %q: %s", e.Worker, e.Source, place)
 }
 
 // Check tells whether Apply would take the list: records must be normalised
@@ -193,7 +203,7 @@ func (r *Reconciler) plan(source string, desired []fleet.Record) (gone []*entry,
 		wanted[rec.ID] = true
 		e := r.entries[rec.ID]
 		if e == nil {
-			e = &entry{source: source, lifecycle: core.Incomplete, listening: map[uint32]Listening{}, drain: r.parts.Drains.of(rec.ID)}
+			e = &entry{source: source, lifecycle: core.Incomplete, listening: map[uint32]Listening{}, drain: r.parts.Drains.of(&rec)}
 			r.entries[rec.ID] = e
 		} else if e.want.Equal(rec) {
 			continue
@@ -311,7 +321,7 @@ func (e *entry) view() View {
 		Record: e.record, Source: e.source, Lifecycle: e.lifecycle, Reasons: append([]string{}, e.reasons...), Pending: e.pending,
 	}
 	if e.facts != nil {
-		v.Version, v.Untold, v.LoadReports = e.facts.Version, slices.Clone(e.facts.Untold), e.facts.LoadReports
+		v.Version, v.Untold, v.LoadReports = e.facts.Version, untoldOf(&e.want, e.facts.Untold), e.facts.LoadReports
 	}
 	if e.drain != nil {
 		until := e.drain.Until

@@ -14,10 +14,17 @@ const (
 	scanEvery  = 250 * time.Millisecond
 	firstPause = 500 * time.Millisecond
 	lastPause  = 5 * time.Second
-	// askEvery is how long what an engine told is taken for true, and the longest pause
-	// between questions that it does not answer.
-	askEvery = 5 * time.Minute
+	// leastAsk is how long what an engine told is taken for true, and the longest pause
+	// between questions that it does not answer, in a small fleet; in a larger one it is
+	// askShare for each worker, so that there are never more than so many questions.
+	leastAsk = 30 * time.Second
+	askShare = 60 * time.Millisecond
 )
+
+// askEvery is the pause between two questions to one engine. mu must be held.
+func (r *Reconciler) askEvery() time.Duration {
+	return max(leastAsk, time.Duration(len(r.entries))*askShare)
+}
 
 // pause is how long to wait after so many failures in a row: doubling up to
 // 5 s, less up to a fifth, so that many workers do not retry at once.
@@ -41,25 +48,32 @@ func (r *Reconciler) askLater(e *entry, a *attempt, now time.Time) {
 		e.askAt = now
 	case a.asked && a.facts == a.was:
 		e.silences++
-		e.askAt = now.Add(pauseUpTo(askEvery, e.silences))
+		e.askAt = now.Add(pauseUpTo(r.askEvery(), e.silences))
 	case a.asked:
 		e.silences = 0
-		e.askAt = now.Add(pauseUpTo(askEvery, 16))
+		e.askAt = now.Add(pauseUpTo(r.askEvery(), 16))
 	}
 }
 
-// Reconsider has a worker looked at again: its health has changed. It returns at once;
+// Reconsider has a worker looked at again: its health has changed. One that was not well
+// is asked again what it is. It returns at once;
 // an id that is not known is ignored. Safe for concurrent use.
 func (r *Reconciler) Reconsider(id fleet.WorkerID) {
 	r.mu.Lock()
 	if e := r.entries[id]; e != nil {
 		e.again = true
-		if e.lifecycle == core.Ejected && !e.askAt.IsZero() {
-			e.askAt = time.Now() // it may come back as another one
-		}
+		r.mayBeAnother(e)
 	}
 	r.mu.Unlock()
 	r.hurry()
+}
+
+// mayBeAnother has an engine asked again that was not well or that drained, so that it may
+// come back as another one. mu must be held.
+func (r *Reconciler) mayBeAnother(e *entry) {
+	if (e.lifecycle != core.Ready || len(e.reasons) > 0) && !e.askAt.IsZero() {
+		e.askAt, e.returns = time.Now(), true
+	}
 }
 
 // hurry wakes Run.

@@ -1,6 +1,7 @@
 package catalog_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -74,7 +75,7 @@ func (s *story) drain(d *datadriven.TestData) string {
 }
 
 func (s *story) undrain(d *datadriven.TestData) string {
-	if _, err := s.r.Undrain(d.CmdArgs[0].Key); err != nil {
+	if _, err := s.r.Undrain(context.Background(), d.CmdArgs[0].Key); err != nil {
 		return "error: " + err.Error()
 	}
 	return ""

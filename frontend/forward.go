@@ -18,6 +18,9 @@ import (
 // fits goes out with its head in one write.
 const firstRead = 16 << 10
 
+// errRedirect is for a worker that answers with another address.
+var errRedirect = errors.New("a redirect is no answer of an engine")
+
 // keptRefusal bounds a refusal that is kept while another worker is asked.
 const keptRefusal = 64 << 10
 
@@ -43,6 +46,12 @@ func (s *Server) forward(x *exchange, sel *core.Selection) (again bool, err erro
 	s.heard(sel, x.status, &resp.Header)
 	if upstream.FailedBy(x.status) {
 		x.tell(ServerError)
+	}
+	if x.status >= fasthttp.StatusMultipleChoices && x.status < fasthttp.StatusBadRequest {
+		// It would lead the client to where only routerd may go.
+		err := &upstream.Error{Phase: upstream.PhaseHead, Addr: sel.Endpoint, BytesRead: 1, Err: errRedirect}
+		s.brokeOff(x, sel, err)
+		return false, errors.Join(err, body.Close())
 	}
 	x.dress(sel)
 	if x.status == fasthttp.StatusServiceUnavailable && s.mayTryOther(x) && s.budget.spend() {

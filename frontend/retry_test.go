@@ -168,3 +168,16 @@ func TestAWorkerWithoutAUsableAddressCountsAsUnreached(t *testing.T) {
 		t.Errorf("log: %s", w.log)
 	}
 }
+
+// An address of the inside is nothing for a client, and no engine answers with one.
+func TestARedirectOfAWorkerIsAFailedAnswer(t *testing.T) {
+	w := start(t)
+	w.inTurn(t, "HTTP/1.1 302 Found\r\nLocation: http://10.0.0.1:47101/v1/chat/completions\r\nContent-Length: 0\r\n\r\n")
+	got := w.chat(t)
+	if got.status != 502 || got.header.Get("Location") != "" || strings.Contains(got.body, "10.0.0.1") {
+		t.Errorf("%d %q %v", got.status, got.body, got.header)
+	}
+	if k := w.released.kinds(); k["failed"] != 1 {
+		t.Errorf("bookings ended as %v", k)
+	}
+}

@@ -22,7 +22,7 @@ const fileSource = "file"
 
 // membershipModule brings workers from the file and the admin API to the core.
 func membershipModule() fx.Option {
-	return fx.Module("membership", fx.Provide(newReconciler, newWorkerAPI, newSources, newAdapters), fx.Invoke(bringWorkers, followSources, followWorkers, followAdapters))
+	return fx.Module("membership", fx.Provide(newReconciler, newWorkerAPI, newStaticWorkers, newSources, newAdapters), fx.Invoke(bringWorkers, followSources, followWorkers, followAdapters))
 }
 
 func newReconciler(

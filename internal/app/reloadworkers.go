@@ -17,7 +17,7 @@ import (
 
 // followWorkers has the workers of the file follow the configuration: those that
 // left it get no request and no event stream once the reload has answered.
-func followWorkers(r *reloads, l *live, rec *catalog.Reconciler, c *core.SelectionCore, log *slog.Logger) {
+func followWorkers(r *reloads, l *live, rec *catalog.Reconciler, static *staticWorkers, c *core.SelectionCore, log *slog.Logger) {
 	r.follow(workersNext, part{
 		keys: []string{"workers.", "models."},
 		refuse: func(was, now *config.Config) []admin.ReloadProblem {
@@ -27,7 +27,13 @@ func followWorkers(r *reloads, l *live, rec *catalog.Reconciler, c *core.Selecti
 			if err := rec.Check(fileSource, now.Workers.Static); err != nil {
 				return prepared{}, fmt.Errorf("workers.static: %w", err)
 			}
-			return planned(rec, l.Load(), now, log.With("component", "reload")), nil
+			p := planned(rec, l.Load(), now, log.With("component", "reload"))
+			bring := p.after
+			p.after = func(ctx context.Context) {
+				bring(ctx)
+				static.changed()
+			}
+			return p, nil
 		},
 	})
 }

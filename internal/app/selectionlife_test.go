@@ -70,7 +70,7 @@ func TestRow_AWorkerThatDrainsIsDraining(t *testing.T) {
 	b.want(t, 503, get, "/ready", "")
 	b.want(t, 503, post, "/select", `{"token_ids":[1]}`)
 	for _, id := range []string{"1", "2"} {
-		if _, err := b.reconciler.Undrain(id); err != nil {
+		if _, err := b.reconciler.Undrain(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -17,22 +17,42 @@ import (
 
 // staticWorkers are the workers of the configuration in force, as a source. A reload
 // changes them itself; here they are compared from time to time.
-type staticWorkers struct{ live *live }
+type staticWorkers struct {
+	live     *live
+	reloaded chan struct{} // size 1: a full one already has the list compared
+}
 
-var _ catalog.Source = staticWorkers{}
+var _ catalog.Source = (*staticWorkers)(nil)
+
+func newStaticWorkers(l *live) *staticWorkers {
+	return &staticWorkers{live: l, reloaded: make(chan struct{}, 1)}
+}
+
+// changed tells that a reload has changed the list.
+func (s *staticWorkers) changed() {
+	select {
+	case s.reloaded <- struct{}{}:
+	default:
+	}
+}
 
 // Name is the source's name.
-func (staticWorkers) Name() string { return fileSource }
+func (*staticWorkers) Name() string { return fileSource }
 
-// Watch hands the list over and waits for the end.
-func (s staticWorkers) Watch(ctx context.Context, give func([]fleet.Record) error) error {
-	_ = give(s.live.Load().Workers.Static) // a refusal shows in the source's status
-	<-ctx.Done()
-	return nil
+// Watch hands the list over, at once and after each reload that changes it.
+func (s *staticWorkers) Watch(ctx context.Context, give func([]fleet.Record) error) error {
+	for {
+		_ = give(s.live.Load().Workers.Static) // a refusal shows in the source's status
+		select {
+		case <-s.reloaded:
+		case <-ctx.Done():
+			return nil
+		}
+	}
 }
 
 // List gives the list of the configuration in force.
-func (s staticWorkers) List(context.Context) ([]fleet.Record, error) {
+func (s *staticWorkers) List(context.Context) ([]fleet.Record, error) {
 	return s.live.Load().Workers.Static, nil
 }
 
@@ -45,8 +65,8 @@ func newSources(r *catalog.Reconciler, log *slog.Logger, reg prometheus.Register
 }
 
 // followSources follows every source of workers while the router runs.
-func followSources(lc fx.Lifecycle, cfg config.Config, l *live, stored *api.Source, s *catalog.Sources, failed failures) {
-	all := []catalog.Source{staticWorkers{l}, stored}
+func followSources(lc fx.Lifecycle, cfg config.Config, static *staticWorkers, stored *api.Source, s *catalog.Sources, failed failures) {
+	all := []catalog.Source{static, stored}
 	for _, c := range cfg.Workers.DNS {
 		all = append(all, dns.New(c, dns.NewResolver(c.Server)))
 	}

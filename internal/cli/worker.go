@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/url"
 	"strconv"
 	"strings"
@@ -152,6 +153,9 @@ func (f *workerFlags) add(ctx context.Context, c *call, given int) error {
 			return usage("worker add takes a FILE or flags, not both")
 		}
 		body, err := c.document(c.args[0])
+		if _, _, hostPort := net.SplitHostPort(c.args[0]); err != nil && hostPort == nil {
+			return usage("%s is no file; a URL begins with http://, as http://%s", c.args[0], c.args[0])
+		}
 		if err != nil {
 			return err
 		}

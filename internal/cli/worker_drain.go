@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -41,6 +43,7 @@ func workerDrain(t *target) *cobra.Command {
 
 // awaitDrain waits until a draining worker has nothing left.
 func (c *call) awaitDrain(ctx context.Context, path string) error {
+	last := int64(0) // left when it was looked at before
 	look := time.NewTicker(drainLook)
 	defer look.Stop()
 	for {
@@ -56,22 +59,30 @@ func (c *call) awaitDrain(ctx context.Context, path string) error {
 		for _, r := range v.Ranks {
 			left += r.Load.ActiveRequests
 		}
-		switch {
-		case v.Lifecycle != "draining":
+		switch over := v.DrainUntil != nil && time.Now().After(*v.DrainUntil) && hasReason(v, "drain_over"); {
+		case v.DrainUntil == nil:
 			return fmt.Errorf("worker %s is %s: it does not drain any more", v.Name, v.Lifecycle)
-		case v.DrainUntil != nil && time.Now().After(*v.DrainUntil):
-			return fmt.Errorf("worker %s: its time is over with %d requests left", v.Name, left)
+		case over && last > 0:
+			return fmt.Errorf("worker %s: its time is over with %d requests left", v.Name, last)
 		case left == 0:
 			if c.json {
 				return c.printJSON(raw)
 			}
 			_, err := fmt.Fprintf(c.out, "worker %s has nothing left\n", v.Name)
 			return err
+		case v.DrainUntil != nil && time.Now().After(*v.DrainUntil):
+			return fmt.Errorf("worker %s: its time is over with %d requests left", v.Name, left)
 		}
+		last = left
 		select {
 		case <-look.C:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// hasReason tells whether one of the worker's reasons begins with a word.
+func hasReason(v worker, word string) bool {
+	return slices.ContainsFunc(v.Reasons, func(r string) bool { return strings.HasPrefix(r, word) })
 }
