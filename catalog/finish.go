@@ -19,8 +19,13 @@ func (r *Reconciler) finish(ctx context.Context, group []*attempt) {
 	r.prepare(ctx, group)
 	for _, a := range group {
 		a.entry.op.Lock()
-		defer a.entry.op.Unlock()
 	}
+	all := group
+	defer func() {
+		for _, a := range all {
+			a.entry.op.Unlock()
+		}
+	}()
 	group = slices.DeleteFunc(slices.Clone(group), func(a *attempt) bool {
 		// Withdrawn, changed or given up meanwhile: whoever did that, or Run, goes on.
 		return !r.current(a.entry, a.round) || a.err != nil && ctx.Err() != nil
@@ -130,7 +135,7 @@ func (r *Reconciler) applied(a *attempt) bool {
 	}
 	was, changed := r.settle(a, a.lifecycle, a.reasons, failed)
 	if was != a.lifecycle {
-		r.log.Info("worker "+string(a.lifecycle), "worker", a.want.Name, "partition", a.record.Partition().String(), "reasons", text(append(slices.Clone(a.reasons), failed...)))
+		r.log.Info("worker stands otherwise", "worker", a.want.Name, "lifecycle", string(a.lifecycle), "was", string(was), "partition", a.record.Partition().String(), "reasons", text(append(slices.Clone(a.reasons), failed...)))
 	}
 	return changed
 }
