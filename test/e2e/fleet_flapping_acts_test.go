@@ -248,8 +248,8 @@ func (f *flappingFleet) sends(e *flappingEngine) {
 	})
 }
 
-// told waits until the router knows of each engine's cache what the engine says: at
-// once, or where events had no one who listened, with the next event that comes.
+// told waits until the router knows of each engine's cache what the engine says, or does
+// not trust what it knows: at once, or where nobody listened yet with the next event.
 func (f *flappingFleet) told() {
 	f.t.Helper()
 	rest := f.engines
@@ -259,9 +259,12 @@ func (f *flappingFleet) told() {
 			f.sends(e)
 		}
 		<-time.After(time.Second) // replays end meanwhile
-		wrong := f.untrue()
+		wrong, doubted := f.untrue()
 		if len(wrong) == 0 {
-			f.t.Logf("all indexes are as the engines say with event %d after the disturbances", rounds)
+			f.t.Logf("all trusted indexes are as the engines say with event %d after the disturbances; not trusted: %v", rounds, doubted)
+			if len(doubted) > flappingWorkers/4 {
+				f.t.Errorf("%d indexes are not trusted, want those alone whose replay answers were lost", len(doubted))
+			}
 			return
 		}
 		var what []string
@@ -278,8 +281,9 @@ func (f *flappingFleet) told() {
 	}
 }
 
-// untrue tells of which engines the router's index differs.
-func (f *flappingFleet) untrue() map[string]string {
+// untrue tells of which engines the router's index differs, and which it does not trust
+// itself: those whose replay answers were lost.
+func (f *flappingFleet) untrue() (differ map[string]string, doubted []string) {
 	f.t.Helper()
 	wrong, known := map[string]string{}, map[string]rankView{}
 	for _, v := range f.s.partition("m").Ranks {
@@ -293,9 +297,13 @@ func (f *flappingFleet) untrue() map[string]string {
 		}
 		engineJSON(f.t, e.e, "GET", "/sim/blocks", nil, &truth)
 		want, v := truth.Ranks[0].Hashes["device"], known[e.name()]
+		if v.Name != "" && !v.KV.Trusted {
+			doubted = append(doubted, v.Name)
+			continue
+		}
 		if !slices.Equal(slices.Sorted(slices.Values(want)), slices.Sorted(slices.Values(v.KV.Hashes["device"]))) {
 			wrong[e.name()] = fmt.Sprintf("%d blocks, want %d (trusted %t, last %d)", len(v.KV.Hashes["device"]), len(want), v.KV.Trusted, v.KV.LastSeq)
 		}
 	}
-	return wrong
+	return wrong, doubted
 }
