@@ -233,7 +233,7 @@ func (r *Reconciler) askEngine(ctx context.Context, a *attempt) error {
 		return fmt.Errorf("the engine did not answer: %w", err)
 	}
 	a.facts = usable(facts)
-	if !a.back {
+	if !a.back || len(r.missing(merged(a.want, a.facts))) > 0 { // a sick engine answers in part
 		a.facts.complete(a.was)
 	}
 	var unfit []string
