@@ -34,7 +34,7 @@ func serveSelection(workers string) ([]string, func() error, error) {
 	cfg.Frontend.Listen, cfg.Admin.Listen, cfg.Selection.Listen = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
 	for id := range n {
 		rec, err := fleet.Record{
-			ID: fleet.WorkerID(id + 1), Name: strconv.Itoa(id + 1), URL: "http://127.0.0.1:" + strconv.Itoa(20000+id), BlockSize: 16, MaxBatchedTokens: 8192,
+			NoHealthCheck: true, Model: fleet.DefaultName, ID: fleet.WorkerID(id + 1), Name: strconv.Itoa(id + 1), URL: "http://127.0.0.1:" + strconv.Itoa(20000+id), BlockSize: 16, MaxBatchedTokens: 8192,
 			KVEvents: map[int]string{0: "ipc://" + dir + "/" + strconv.Itoa(id)},
 		}.Normalised()
 		if err != nil {

@@ -41,9 +41,6 @@ func NormaliseURL(raw string) (string, error) {
 		}
 	}
 	path := strings.TrimRight(u.EscapedPath(), "/")
-	if path == "/v1" || strings.HasSuffix(path, "/v1") {
-		return refuse("the URL without /v1, which requests add")
-	}
 	if !plainPath(path) {
 		return refuse("a path without empty or dot segments")
 	}

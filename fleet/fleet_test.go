@@ -50,6 +50,17 @@ func TestAnIDComesFromTheName(t *testing.T) {
 	}
 }
 
+// Requests add it.
+func TestAWorkersURLEndsBeforeV1(t *testing.T) {
+	for _, url := range []string{"http://h:1/v1", "http://h:1/v1/", "http://h:1/proxy/v1"} {
+		_, err := fleet.Record{ID: 1, URL: url}.Normalised()
+		var field *fleet.FieldError
+		if !errors.As(err, &field) || field.Field != "url" || !strings.Contains(field.Allowed, "/v1") {
+			t.Errorf("%s: got %v", url, err)
+		}
+	}
+}
+
 // What a source leaves unset the worker's engine may tell.
 func TestAWishKeepsWhatItLeavesUnset(t *testing.T) {
 	got, err := fleet.Record{ID: 1, Name: "w1", URL: "http://h:1", KVEvents: map[int]string{0: "tcp://h:1", 1: "tcp://h:2"}}.Normalised()

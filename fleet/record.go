@@ -119,6 +119,9 @@ func (r Record) Normalised() (Record, error) {
 		if err != nil {
 			return r, err
 		}
+		if strings.HasSuffix(u, "/v1") {
+			return r, &FieldError{Field: "url", Value: u, Allowed: "the URL without /v1, which requests add"}
+		}
 		r.URL = u
 	}
 	return r, r.check()

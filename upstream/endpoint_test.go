@@ -55,7 +55,6 @@ func TestM2_BadWorkerURLsAreRefusedWithTheReason(t *testing.T) {
 		"http://h?x=1":                plain,
 		"http://h/a#b":                plain,
 		"http://h//x":                 path,
-		"http://h/v1":                 "the URL without /v1, which requests add",
 		"http://h/a/../b":             path,
 		"http://h h/":                 form,
 		"http://h/\r\nX: y":           form,
