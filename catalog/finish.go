@@ -134,8 +134,12 @@ func (r *Reconciler) applied(a *attempt) bool {
 		failed = r.listen(e, a.record)
 	}
 	was, changed := r.settle(a, a.lifecycle, a.reasons, failed)
-	if was != a.lifecycle {
-		r.log.Info("worker stands otherwise", "worker", a.want.Name, "lifecycle", string(a.lifecycle), "was", string(was), "partition", a.record.Partition().String(), "reasons", text(append(slices.Clone(a.reasons), failed...)))
+	reasons := text(append(slices.Clone(a.reasons), failed...))
+	switch {
+	case was != a.lifecycle:
+		r.log.Info("worker stands otherwise", "worker", a.want.Name, "lifecycle", string(a.lifecycle), "was", string(was), "partition", a.record.Partition().String(), "reasons", reasons)
+	case changed && reasons != "":
+		r.log.Warn("worker is not well", "worker", a.want.Name, "url", a.record.URL, "lifecycle", string(a.lifecycle), "reasons", reasons)
 	}
 	return changed
 }

@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"strings"
 	"time"
+
+	"github.com/routerd/routerd/catalog/dns"
 )
 
 //go:generate go test . -run TestTheReferenceIsFresh -update
@@ -52,6 +54,8 @@ func elementDefault(t reflect.Type) reflect.Value {
 		return reflect.ValueOf(DefaultModel())
 	case reflect.TypeFor[QueueClass]():
 		return reflect.ValueOf(DefaultQueueClass())
+	case reflect.TypeFor[dns.Config]():
+		return reflect.ValueOf(dns.DefaultConfig())
 	}
 	return reflect.New(t).Elem()
 }
