@@ -79,7 +79,7 @@ func (s *Stream) replayed(seq uint64, payload []byte) {
 		s.forget() // the engine restarted and its answer holds both lives
 	}
 	switch {
-	case !s.has && seq > 1:
+	case !s.has && seq > s.least():
 		s.hole = true
 		s.passOver(0)
 	case s.has && seq > s.last+1:
@@ -131,7 +131,7 @@ func (s *Stream) AnswerEnd(now time.Time) {
 // endReplay judges a replay that went straight into the state.
 func (s *Stream) endReplay(now time.Time) {
 	switch {
-	case s.hole && s.first > s.next && s.first > 1:
+	case s.hole && s.first > s.next && s.first > s.least():
 		s.fail(StartedLate, now)
 	case s.hole:
 		s.fail(NotContiguous, now)
@@ -153,7 +153,7 @@ func (s *Stream) endReplay(now time.Time) {
 func (s *Stream) short() bool {
 	for _, m := range s.live {
 		if !s.has {
-			return m.seq > 1
+			return m.seq > s.least()
 		}
 		if m.seq > s.last {
 			return m.seq != s.last+1

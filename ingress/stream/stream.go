@@ -13,6 +13,9 @@ type Config struct {
 	RetryMin, RetryMax time.Duration
 	// Tries is how many replays in a row may bring nothing new before the missing numbers are given up.
 	Tries int
+	// FromOne tells that the publisher numbers its messages from 1, not from 0, so that one that begins with 1 lost
+	// nothing.
+	FromOne bool
 	// MaxMessages and MaxBytes bound what is kept while an answer is awaited.
 	MaxMessages, MaxBytes int
 }
@@ -177,6 +180,9 @@ func (s *Stream) Deadline() time.Time {
 // take handles a live message while no replay is running.
 func (s *Stream) take(seq uint64, payload []byte, now time.Time) {
 	switch {
+	case !s.has && s.replay && seq > s.least() && s.retryAt.IsZero() && !s.passing && !s.missing:
+		s.wait(seq, payload) // what came before it may have been sent before the subscription was there
+		s.ask(join, 0, now)
 	case !s.has:
 		s.begin(seq)
 		s.accept(seq, payload)
@@ -196,11 +202,19 @@ func (s *Stream) begin(seq uint64) {
 		s.complete, s.loss = true, ""
 		s.endRepair()
 	case s.missing:
-	case seq == 1:
-		s.complete = true // some engines count from 1
+	case seq <= s.least():
+		s.complete = true
 	default:
 		s.lose(seq, LossJoinedLate)
 	}
+}
+
+// least is the number of a publisher's first message.
+func (s *Stream) least() uint64 {
+	if s.cfg.FromOne {
+		return 1
+	}
+	return 0
 }
 
 // skipTo handles a gap before seq.

@@ -33,11 +33,13 @@ func config() stream.Config {
 }
 
 // play runs a script of steps, separated by blanks, and returns what the port was told and the end status. A step is
-// up, down, end (of an answer), +DURATION, N or N:payload (live), a:N or a:N:payload (answer). Payload defaults to pN.
+// one (at its beginning: the publisher counts from 1), up, down, end (of an answer), +DURATION, N or N:payload (live), a:N or a:N:payload (answer). Payload defaults to pN.
 func play(t *testing.T, replay bool, script string) (string, stream.Status) {
 	t.Helper()
 	var r recorder
-	s := stream.New(config(), replay, &r)
+	cfg := config()
+	script, cfg.FromOne = strings.CutPrefix(script, "one ")
+	s := stream.New(cfg, replay, &r)
 	now := time.Unix(1000, 0)
 	for step := range strings.FieldsSeq(script) {
 		answer, isAnswer := strings.CutPrefix(step, "a:")
@@ -116,13 +118,14 @@ func TestStreamWithoutReplay(t *testing.T) {
 	run(t, false, []scene{
 		{"nothing heard", "up", "", want{state: "unsynced"}},
 		{"from the first number on", "up 0 1 2", "0:p0 1:p1 2:p2", want{state: "live", trusted: true, last: 2}},
-		{"engines that count from 1", "up 1 2", "1:p1 2:p2", want{state: "live", trusted: true, last: 2}},
+		{"engines that count from 1", "one up 1 2", "1:p1 2:p2", want{state: "live", trusted: true, last: 2}},
+		{"the first message was missed", "up 1 2", "1:p1 2:p2", want{state: "degraded", reason: "joined_late", last: 2}},
 		{"joined late", "up 7 8", "7:p7 8:p8", want{state: "degraded", reason: "joined_late", last: 8}},
 		{"K1 gap", "up 0 1 2 5 6", "0:p0 1:p1 2:p2 5:p5 6:p6", want{state: "degraded", reason: "gap", last: 6, gaps: 2, lost: 2}},
 		{"a clear heals", "up 0 3 4:clear 5", "0:p0 3:p3 4:clear 5:p5", want{state: "live", trusted: true, last: 5, gaps: 2, lost: 2}},
 		{"a loss in a message", "up 0 1:bad 2", "0:p0 1:bad 2:p2", want{state: "degraded", reason: "unknown_parent", last: 2}},
 		{"K2 restart by a fall to 0", "up 0 1 2 0:new 1:new", "0:p0 1:p1 2:p2 clear 0:new 1:new", want{state: "live", trusted: true, last: 1, starts: 1}},
-		{"restart by a fall to 1", "up 1 2 3 1:new 2:new", "1:p1 2:p2 3:p3 clear 1:new 2:new", want{state: "live", trusted: true, last: 2, starts: 1}},
+		{"restart by a fall to 1", "one up 1 2 3 1:new 2:new", "1:p1 2:p2 3:p3 clear 1:new 2:new", want{state: "live", trusted: true, last: 2, starts: 1}},
 		{"a fall to a first number never seen", "up 5 6 0", "5:p5 6:p6 clear 0:p0", want{state: "live", trusted: true, starts: 1}},
 		{"the same first message again is a duplicate", "up 0 1 2 0 1 3", "0:p0 1:p1 2:p2 3:p3", want{state: "live", trusted: true, last: 3, dups: 2}},
 		{"a single older number is a late duplicate", "up 0 1 2 3 4 2:other 5", "0:p0 1:p1 2:p2 3:p3 4:p4 5:p5", want{state: "live", trusted: true, last: 5, dups: 1}},
@@ -150,6 +153,8 @@ func TestStreamWithReplay(t *testing.T) {
 		{"a repair with a hole goes on where it stopped", "up end 0 3 +2s +1s a:1 a:3 end 4 +1s a:2 a:3 a:4 end", "ask 0 0:p0 ask 1 3:p3 ask 1 4:p4 ask 2 1:p1 2:p2 3:p3 4:p4", want{state: "live", trusted: true, last: 4, gaps: 2, failed: "non_contiguous"}},
 		{"tries are bounded", "up end 0 3 +2s +1s +2s +2s +2s +4s 4", "ask 0 0:p0 ask 1 3:p3 ask 1 ask 1 4:p4", want{state: "degraded", reason: "no_answer", last: 4, gaps: 2, lost: 2, failed: "no_answer"}},
 		{"holes inside the first answer", "up a:0 a:1 a:4 a:5 end 6 +1s a:2 a:3 a:4 a:5 a:6 end", "ask 0 0:p0 1:p1 4:p4 5:p5 6:p6 ask 2 2:p2 3:p3 4:p4 5:p5 6:p6", want{state: "live", trusted: true, last: 6, failed: "non_contiguous"}},
+		{"the first message was missed after an empty answer", "up end 1 a:0 a:1 end 2", "ask 0 ask 0 0:p0 1:p1 2:p2", want{state: "live", trusted: true, last: 2}},
+		{"the first message is not to be had", "up end 1 a:1 end 2", "ask 0 ask 0 1:p1 2:p2", want{state: "degraded", reason: "started_after_requested", last: 2, failed: "started_after_requested"}},
 		{"a short buffer at join", "up a:7 a:8 end 9", "ask 0 7:p7 8:p8 9:p9", want{state: "degraded", reason: "started_after_requested", last: 9, failed: "started_after_requested"}},
 		{"a clear makes a repair needless", "up a:7 a:8 end 9:clear +1s 10", "ask 0 7:p7 8:p8 9:clear 10:p10", want{state: "live", trusted: true, last: 10, failed: "started_after_requested"}},
 		{"losses inside what is repaired are judged again", "up end 0 3:bad +2s +1s a:1 a:2 a:3:bad end", "ask 0 0:p0 ask 1 3:bad ask 1 1:p1 2:p2 3:bad", want{state: "degraded", reason: "unknown_parent", last: 3, gaps: 2, failed: "no_answer"}},
@@ -173,7 +178,7 @@ func TestAReplayThatContradictsTheLiveMessageIsNotAskedForInARow(t *testing.T) {
 		{"nothing is asked before the delay", "up end 0 0:x a:0:y end +900ms 1", "ask 0 0:p0 clear ask 0 0:y 1:p1", want{state: "degraded", reason: "restart_in_doubt", last: 1, starts: 1}},
 		{"the first replay differs", "up a:0:y end 0:x a:0:y end", "ask 0 0:y clear ask 0 0:y", want{state: "degraded", reason: "restart_in_doubt", starts: 1}},
 		{"the message waited for the first replay", "up 0:x a:0:y end a:0:y end", "ask 0 0:y clear ask 0 0:y", want{state: "degraded", reason: "restart_in_doubt", starts: 1}},
-		{"number 1 differs as well", "up end 1 2 1:x a:1:y a:2:y end", "ask 0 1:p1 2:p2 clear ask 0 1:y 2:y", want{state: "degraded", reason: "restart_in_doubt", last: 2, starts: 1}},
+		{"number 1 differs as well", "one up end 1 2 1:x a:1:y a:2:y end", "ask 0 1:p1 2:p2 clear ask 0 1:y 2:y", want{state: "degraded", reason: "restart_in_doubt", last: 2, starts: 1}},
 		{"an answer with a hole", "up end 0 0:x a:0:y a:3:y end", "ask 0 0:p0 clear ask 0 0:y 3:y", want{state: "degraded", reason: "non_contiguous", last: 3, starts: 1, failed: "non_contiguous"}},
 		{
 			"tries are bounded and their delay grows", "up end 0 0:x a:0:y end +1s a:0:y end +1s +1s a:0:y end +1m 1:y",

@@ -48,7 +48,9 @@ type listener struct {
 
 func newListener(d *DirectIngress, o *owner, src Source) *listener {
 	l := &listener{ingress: d, owner: o, src: src, fed: map[fleet.Worker]struct{}{}}
-	l.stream = stream.New(d.cfg.stream(), src.Replay != "", l)
+	cfg := d.cfg.stream()
+	cfg.FromOne = src.Engine == EngineLLMD
+	l.stream = stream.New(cfg, src.Replay != "", l)
 	return l
 }
 

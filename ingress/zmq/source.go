@@ -10,7 +10,7 @@ import (
 	"github.com/routerd/routerd/kvcache"
 )
 
-// EngineLLMD is the engine whose array events name the root of a chain by parent 0.
+// EngineLLMD is the engine whose array events name the root of a chain by parent 0, and whose messages count from 1.
 const EngineLLMD = "llm-d"
 
 // Sink takes what a publisher's stream says. Its methods are called from one goroutine for each registration and must
