@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -225,6 +226,14 @@ func TestIndexEqualsTheEngines(t *testing.T) {
 	} {
 		engineJSON(t, a, "POST", "/sim/faults", f, nil)
 		talk(30)
+		// Wherever those went: a says more than what it dropped, so that it shows.
+		for i := range 6 {
+			body := bodyOf(t, map[string]any{"model": "m", "prompt": strings.Repeat(fmt.Sprintf("%v%d ", f["kind"], i), 40), "max_tokens": 20})
+			header := http.Header{"Content-Type": {"application/json"}, "X-Routerd-Pin": {"a"}}
+			if got := exchange(t, http.MethodPost, r.frontend+"/v1/completions", header, body); got.status != http.StatusOK {
+				t.Fatalf("status %d: %s", got.status, got.body)
+			}
+		}
 		check(fmt.Sprintf("after %v", f["kind"]))
 	}
 	engineJSON(t, a, "POST", "/sim/restart", nil, nil)
