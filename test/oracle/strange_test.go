@@ -71,8 +71,13 @@ func (f *fleet) strangeBooking(ctx context.Context, to rankKey) error {
 	case 0:
 		name = "an unknown field is refused: reservations"
 		unknown := []object{
-			{"bogus": 1}, {"session_id": "s"}, {"session_context": object{"session_id": "s"}}, {"advisory": true}, {"priority_jump": 1},
-			{"allowed_worker_ids": []uint64{to.worker}}, {"strict_priority": 1},
+			{"bogus": 1},
+			{"session_id": "s"},
+			{"session_context": object{"session_id": "s"}},
+			{"advisory": true},
+			{"priority_jump": 1},
+			{"allowed_worker_ids": []uint64{to.worker}},
+			{"strict_priority": 1},
 		}
 		maps.Copy(body, unknown[f.rng.IntN(len(unknown))])
 	case 1:
