@@ -45,8 +45,12 @@ type attempt struct {
 // Bring tries once to make the workers ready, all at the same time, and waits
 // for it. A worker that another call tries already is not tried twice. When ctx
 // ends first, Run goes on with what was not told.
-func (r *Reconciler) Bring(ctx context.Context, ids ...fleet.WorkerID) {
-	mine, others := r.claim(ids)
+func (r *Reconciler) Bring(ctx context.Context, ids ...fleet.WorkerID) { r.bring(ctx, ids, false) }
+
+// bring is Bring; onlyDue leaves out those whose attempt somebody has made since they
+// were found to be due.
+func (r *Reconciler) bring(ctx context.Context, ids []fleet.WorkerID, onlyDue bool) {
+	mine, others := r.claim(ids, onlyDue)
 	r.bringTogether(ctx, mine)
 	for _, done := range others {
 		select {
@@ -58,7 +62,7 @@ func (r *Reconciler) Bring(ctx context.Context, ids ...fleet.WorkerID) {
 }
 
 // claim begins the attempts, by id, and returns the ends of those that run already.
-func (r *Reconciler) claim(ids []fleet.WorkerID) (mine []*attempt, others []<-chan struct{}) {
+func (r *Reconciler) claim(ids []fleet.WorkerID, onlyDue bool) (mine []*attempt, others []<-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, id := range slices.Sorted(slices.Values(ids)) {
@@ -67,6 +71,7 @@ func (r *Reconciler) claim(ids []fleet.WorkerID) (mine []*attempt, others []<-ch
 		case e == nil:
 		case e.tried():
 			others = append(others, e.attempt.done)
+		case onlyDue && !e.due(time.Now()):
 		default:
 			e.attempt = &attempt{
 				entry: e, want: e.want, round: e.round, was: e.facts, done: make(chan struct{}),

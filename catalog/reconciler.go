@@ -164,7 +164,7 @@ func (r *Reconciler) Apply(ctx context.Context, source string, desired []fleet.R
 	if err != nil {
 		return err
 	}
-	r.Bring(ctx, changed...)
+	r.bring(ctx, changed, true) // what Run was quicker with waits its pause
 	return nil
 }
 

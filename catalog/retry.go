@@ -101,7 +101,7 @@ func (r *Reconciler) Run(ctx context.Context) error {
 		case <-r.wake:
 		}
 		if ids := r.due(now); len(ids) > 0 {
-			retries.Go(func() { r.Bring(ctx, ids...) })
+			retries.Go(func() { r.bring(ctx, ids, true) })
 		}
 	}
 }
@@ -112,11 +112,16 @@ func (r *Reconciler) due(now time.Time) []fleet.WorkerID {
 	defer r.mu.Unlock()
 	var ids []fleet.WorkerID
 	for id, e := range r.entries {
-		waits := (e.pending || e.failures > 0) && !now.Before(e.retryAt)
-		asks := !e.askAt.IsZero() && !now.Before(e.askAt)
-		if (waits || asks || e.again) && !e.tried() {
+		if e.due(now) {
 			ids = append(ids, id)
 		}
 	}
 	return ids
+}
+
+// due tells whether the next attempt is due and nobody makes one now. mu must be held.
+func (e *entry) due(now time.Time) bool {
+	waits := (e.pending || e.failures > 0) && !now.Before(e.retryAt)
+	asks := !e.askAt.IsZero() && !now.Before(e.askAt)
+	return (waits || asks || e.again) && !e.tried()
 }
