@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -30,10 +29,11 @@ type attempt struct {
 	ask    bool          // the engine is asked, whether or not something is missing
 	was    *Facts        // what the engine told before
 	failed bool          // it has failed before
-	back   bool          // it was ejected: what answers may be another engine
+	doubts int           // entry.doubts as it begins
+	back   bool          // it was ejected or doubted: what answers may be another engine
 	done   chan struct{} // closed when it ended
 
-	facts     *Facts // what it told now; nil when it was not asked or did not answer
+	facts     *Facts // what it told now; was when it was not asked or did not answer
 	asked     bool
 	record    fleet.Record
 	blockSize int
@@ -76,7 +76,8 @@ func (r *Reconciler) claim(ids []fleet.WorkerID, onlyDue bool) (mine []*attempt,
 			e.attempt = &attempt{
 				entry: e, want: e.want, round: e.round, was: e.facts, done: make(chan struct{}),
 				failed: e.failures > 0,
-				back:   e.returns || e.lifecycle == core.Ejected,
+				doubts: e.doubts,
+				back:   e.doubts > 0 || e.lifecycle == core.Ejected,
 				ask:    !e.askAt.IsZero() && !time.Now().Before(e.askAt),
 			}
 			e.again = false
@@ -300,6 +301,3 @@ func (r *Reconciler) blockSize(rec fleet.Record) (int, error) {
 	}
 	return rec.BlockSize, nil
 }
-
-// text is an error's, or its reasons together.
-func text(reasons []string) string { return strings.Join(reasons, "; ") }

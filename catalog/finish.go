@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/routerd/routerd/core"
@@ -134,7 +135,7 @@ func (r *Reconciler) applied(a *attempt) bool {
 		failed = r.listen(e, a.record)
 	}
 	was, changed := r.settle(a, a.lifecycle, a.reasons, failed)
-	reasons := text(append(slices.Clone(a.reasons), failed...))
+	reasons := strings.Join(append(slices.Clone(a.reasons), failed...), "; ")
 	switch {
 	case was != a.lifecycle:
 		r.log.Info("worker stands otherwise", "worker", a.want.Name, "lifecycle", string(a.lifecycle), "was", string(was), "partition", a.record.Partition().String(), "reasons", reasons)
@@ -180,8 +181,10 @@ func (r *Reconciler) settle(a *attempt, lifecycle core.Lifecycle, reasons, faile
 		return was, changed // changed a moment ago: the next attempt is due at once
 	}
 	e.facts, e.record = a.facts, record
-	e.returns = e.returns && a.facts == a.was // until it has told
 	r.askLater(e, a, now)
+	if e.doubts == a.doubts && a.facts != a.was {
+		e.doubts = 0
+	}
 	e.pending = false
 	if a.err == nil && len(failed) == 0 {
 		e.failures = 0

@@ -23,17 +23,20 @@ func merge(want fleet.Record, facts *Facts) (r fleet.Record, unfit []string) {
 	if facts == nil {
 		return want, nil
 	}
+	told := slices.DeleteFunc(slices.Clone(tellable), func(f field) bool {
+		return f.said(&want) || want.Asked != "" && f.name != "block_size"
+	})
 	all := want
-	for _, f := range tellable {
-		f.set(&all, want, facts)
+	for _, f := range told {
+		f.set(&all, facts)
 	}
 	if _, err := all.Filled(); err == nil {
 		return all, nil
 	}
 	r = want
-	for _, f := range tellable {
+	for _, f := range told {
 		next := r
-		f.set(&next, want, facts)
+		f.set(&next, facts)
 		switch _, err := next.Filled(); {
 		case err == nil:
 			r = next
@@ -44,49 +47,68 @@ func merge(want fleet.Record, facts *Facts) (r fleet.Record, unfit []string) {
 	return r, unfit
 }
 
-// tellable are the fields that an engine may fill in, in an order in which each finds
-// set what it depends on.
-var tellable = []struct {
+// field is one that an engine may fill in.
+type field struct {
 	name string
-	set  func(r *fleet.Record, want fleet.Record, facts *Facts)
-}{
-	{"block_size", func(r *fleet.Record, _ fleet.Record, facts *Facts) {
-		r.BlockSize = cmp.Or(r.BlockSize, facts.BlockSize)
-	}},
-	{"model", func(r *fleet.Record, _ fleet.Record, facts *Facts) {
-		if r.Model == "" && r.Asked == "" && len(facts.Models) > 0 {
-			r.Model = facts.Models[0]
-		}
-	}},
-	{"engine", unlessAsked(func(r *fleet.Record, _ fleet.Record, facts *Facts) { r.Engine = cmp.Or(r.Engine, facts.Engine) })},
-	{"dp_size", unlessAsked(func(r *fleet.Record, _ fleet.Record, facts *Facts) { r.DPSize = cmp.Or(r.DPSize, facts.DPSize) })},
-	{"total_kv_blocks", unlessAsked(func(r *fleet.Record, _ fleet.Record, facts *Facts) {
-		r.TotalKVBlocks = cmp.Or(r.TotalKVBlocks, facts.TotalKVBlocks)
-	})},
-	{"max_batched_tokens", unlessAsked(func(r *fleet.Record, _ fleet.Record, facts *Facts) {
-		r.MaxBatchedTokens = cmp.Or(r.MaxBatchedTokens, facts.MaxBatchedTokens)
-	})},
-	{"kv_events", unlessAsked(func(r *fleet.Record, want fleet.Record, facts *Facts) {
-		if len(r.KVEvents) > 0 {
-			return // a replay socket belongs to its publisher
-		}
-		r.KVEvents = ofRanks(facts.KVEvents, *r)
-		if len(want.Replay) == 0 {
-			r.Replay = ofRanks(facts.Replay, *r)
-		}
-	})},
-	{"adapters", unlessAsked(func(r *fleet.Record, _ fleet.Record, facts *Facts) {
-		if len(r.Adapters) == 0 {
-			r.Adapters = adaptersOf(*r, facts.Adapters)
-		}
-	})},
+	said func(r *fleet.Record) bool // whether the record says it itself
+	set  func(r *fleet.Record, facts *Facts)
+	drop func(facts *Facts)
 }
 
-func unlessAsked(set func(*fleet.Record, fleet.Record, *Facts)) func(*fleet.Record, fleet.Record, *Facts) {
-	return func(r *fleet.Record, want fleet.Record, facts *Facts) {
-		if r.Asked == "" {
-			set(r, want, facts)
-		}
+// tellable are the fields that an engine may fill in, in an order in which each finds
+// set what it depends on.
+var tellable = []field{
+	number("block_size", func(r *fleet.Record) *int { return &r.BlockSize }, func(f *Facts) *int { return &f.BlockSize }),
+	{
+		"model",
+		func(r *fleet.Record) bool { return r.Model != "" },
+		func(r *fleet.Record, facts *Facts) {
+			if len(facts.Models) > 0 {
+				r.Model = facts.Models[0]
+			}
+		},
+		func(facts *Facts) { facts.Models = nil },
+	},
+	{
+		"engine",
+		func(r *fleet.Record) bool { return r.Engine != "" },
+		func(r *fleet.Record, facts *Facts) { r.Engine = facts.Engine },
+		func(facts *Facts) { facts.Engine = "" },
+	},
+	number("dp_size", func(r *fleet.Record) *int { return &r.DPSize }, func(f *Facts) *int { return &f.DPSize }),
+	number("total_kv_blocks", func(r *fleet.Record) *int { return &r.TotalKVBlocks }, func(f *Facts) *int { return &f.TotalKVBlocks }),
+	number("max_batched_tokens", func(r *fleet.Record) *int { return &r.MaxBatchedTokens }, func(f *Facts) *int { return &f.MaxBatchedTokens }),
+	{
+		"kv_events",
+		func(r *fleet.Record) bool { return len(r.KVEvents) > 0 },
+		func(r *fleet.Record, facts *Facts) { r.KVEvents = ofRanks(facts.KVEvents, *r) },
+		func(facts *Facts) { facts.KVEvents = nil },
+	},
+	{
+		"replay",
+		func(r *fleet.Record) bool { return len(r.Replay) > 0 || len(r.KVEvents) > 0 }, // it belongs to its publisher
+		func(r *fleet.Record, facts *Facts) {
+			if len(r.KVEvents) > 0 {
+				r.Replay = ofRanks(facts.Replay, *r)
+			}
+		},
+		func(facts *Facts) { facts.Replay = nil },
+	},
+	{
+		"adapters",
+		func(r *fleet.Record) bool { return len(r.Adapters) > 0 },
+		func(r *fleet.Record, facts *Facts) { r.Adapters = adaptersOf(*r, facts.Adapters) },
+		func(facts *Facts) { facts.Adapters = nil },
+	},
+}
+
+// number is a field of which zero says nothing.
+func number(name string, of func(*fleet.Record) *int, told func(*Facts) *int) field {
+	return field{
+		name,
+		func(r *fleet.Record) bool { return *of(r) != 0 },
+		func(r *fleet.Record, facts *Facts) { *of(r) = *told(facts) },
+		func(facts *Facts) { *told(facts) = 0 },
 	}
 }
 
@@ -142,42 +164,20 @@ func ofRanks(endpoints map[int]string, r fleet.Record) map[int]string {
 // usable leaves out of the facts what no record may hold, so that an engine that
 // answers nonsense costs its worker that field alone.
 func usable(facts Facts) *Facts {
-	probe := func(set func(*fleet.Record)) bool {
-		r := fleet.Record{ID: 1, Name: "probe", URL: "http://h:1"}
-		set(&r)
-		_, err := r.Filled()
-		return err == nil
-	}
-	if _, unfit := merge(fleet.Record{ID: 1, Name: "probe", URL: "http://h:1"}, &facts); unfit == nil {
-		return &facts
-	}
-	clearUnless := func(ok bool, field string, drop func()) {
-		if !ok {
-			drop()
-			facts.Untold = append(facts.Untold, field+": what the engine says is out of range")
+	_, unfit := merge(fleet.Record{ID: 1, Name: "probe", URL: "http://h:1"}, &facts)
+	for _, f := range tellable {
+		if slices.Contains(unfit, f.name) {
+			f.drop(&facts)
+			facts.Untold = append(facts.Untold, f.name+": what the engine says is out of range")
 		}
 	}
-	clearUnless(probe(func(r *fleet.Record) { r.Engine = facts.Engine }), "engine", func() { facts.Engine = "" })
-	clearUnless(len(facts.Models) == 0 || probe(func(r *fleet.Record) { r.Model = facts.Models[0] }), "model", func() { facts.Models = nil })
-	clearUnless(probe(func(r *fleet.Record) { r.BlockSize = facts.BlockSize }), "block_size", func() { facts.BlockSize = 0 })
-	clearUnless(probe(func(r *fleet.Record) { r.DPSize = facts.DPSize }), "dp_size", func() { facts.DPSize = 0 })
-	clearUnless(probe(func(r *fleet.Record) { r.TotalKVBlocks = facts.TotalKVBlocks }), "total_kv_blocks", func() { facts.TotalKVBlocks = 0 })
-	clearUnless(probe(func(r *fleet.Record) { r.MaxBatchedTokens = facts.MaxBatchedTokens }), "max_batched_tokens", func() { facts.MaxBatchedTokens = 0 })
-	clearUnless(probe(func(r *fleet.Record) { r.KVEvents = facts.KVEvents }), "kv_events", func() { facts.KVEvents = nil })
-	clearUnless(probe(func(r *fleet.Record) { r.Replay = facts.Replay }), "replay", func() { facts.Replay = nil })
-	clearUnless(probe(func(r *fleet.Record) { r.Adapters = facts.Adapters }), "adapters", func() { facts.Adapters = nil })
 	return &facts
 }
 
 // untoldOf is what an engine does not tell but for what the record says itself.
 func untoldOf(want *fleet.Record, untold []string) []string {
-	said := map[string]bool{
-		"model": want.Model != "", "engine": want.Engine != "", "block_size": want.BlockSize != 0, "dp_size": want.DPSize != 0,
-		"total_kv_blocks": want.TotalKVBlocks != 0, "max_batched_tokens": want.MaxBatchedTokens != 0,
-		"kv_events": len(want.KVEvents) > 0, "replay": len(want.Replay) > 0, "adapters": len(want.Adapters) > 0,
-	}
 	return slices.DeleteFunc(slices.Clone(untold), func(text string) bool {
-		field, _, _ := strings.Cut(text, ":")
-		return said[field]
+		name, _, _ := strings.Cut(text, ":")
+		return slices.ContainsFunc(tellable, func(f field) bool { return f.name == name && f.said(want) })
 	})
 }

@@ -60,8 +60,8 @@ type entry struct {
 	attempt   *attempt
 	facts     *Facts // nil while the engine was not asked
 	askAt     time.Time
-	silences  int  // asked in vain, in a row
-	returns   bool // whether what answers next may be another engine
+	silences  int // asked in vain, in a row
+	doubts    int // reasons to think that what answers next is another engine; it rises until one has told
 	drain     *drain
 	lifecycle core.Lifecycle
 	reasons   []string

@@ -44,7 +44,7 @@ func (r *Reconciler) askLater(e *entry, a *attempt, now time.Time) {
 	switch {
 	case a.want.NoHealthCheck || a.err != nil:
 		e.askAt = time.Time{} // an incomplete one is tried again anyhow
-	case !a.asked && e.facts == nil:
+	case e.doubts > a.doubts, !a.asked && e.askAt.IsZero():
 		e.askAt = now
 	case a.asked && a.facts == a.was:
 		e.silences++
@@ -56,8 +56,8 @@ func (r *Reconciler) askLater(e *entry, a *attempt, now time.Time) {
 }
 
 // Reconsider has a worker looked at again: its health has changed. One that was not well
-// is asked again what it is. It returns at once;
-// an id that is not known is ignored. Safe for concurrent use.
+// is asked again what it is, also where it is being asked now. It returns at once; an id
+// that is not known is ignored. Safe for concurrent use.
 func (r *Reconciler) Reconsider(id fleet.WorkerID) {
 	r.mu.Lock()
 	if e := r.entries[id]; e != nil {
@@ -72,7 +72,8 @@ func (r *Reconciler) Reconsider(id fleet.WorkerID) {
 // come back as another one. mu must be held.
 func (r *Reconciler) mayBeAnother(e *entry) {
 	if (e.lifecycle != core.Ready || len(e.reasons) > 0) && !e.askAt.IsZero() {
-		e.askAt, e.returns = time.Now(), true
+		e.askAt = time.Now()
+		e.doubts++
 	}
 }
 
