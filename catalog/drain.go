@@ -101,14 +101,19 @@ func (d *Drains) store(workers map[fleet.WorkerID]*drain) error {
 	return nil
 }
 
-// forget drops workers that have left, at once; what cannot be written then goes from
-// the file with the next change.
-func (d *Drains) forget(gone []*entry) error {
+// forget drops workers that have left or are at another place now, at once; what cannot
+// be written then goes from the file with the next change.
+func (d *Drains) forget(gone []*entry, stay []fleet.Record) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	before := len(d.workers)
 	for _, e := range gone {
 		delete(d.workers, e.want.ID)
+	}
+	for _, rec := range stay {
+		if v := d.workers[rec.ID]; v != nil && v.URL != rec.URL {
+			delete(d.workers, rec.ID)
+		}
 	}
 	if len(d.workers) == before {
 		return nil
@@ -118,8 +123,8 @@ func (d *Drains) forget(gone []*entry) error {
 
 // Drain takes a worker, by decimal id or name, out for new requests and lets it finish
 // those that it has, for at most that long: then they are given up. Whoever brought it
-// may be any source. It is remembered over a restart and ends with Undrain or with the
-// worker. The error is ErrNotFound or a *fleet.FieldError.
+// may be any source. It is remembered over a restart and ends with Undrain, or when the
+// worker leaves or its URL changes. The error is ErrNotFound or a *fleet.FieldError.
 func (r *Reconciler) Drain(ref string, limit time.Duration) (View, error) {
 	if limit < 0 || limit > MaxDrain {
 		return View{}, &fleet.FieldError{Field: "timeout", Value: limit.String(), Allowed: "0s to " + MaxDrain.String()}

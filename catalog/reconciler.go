@@ -181,8 +181,8 @@ func (r *Reconciler) Plan(source string, desired []fleet.Record) (changed []flee
 	}
 	gone, changed := r.plan(source, desired)
 	r.mu.Unlock()
-	if err := r.parts.Drains.forget(gone); err != nil {
-		r.log.Error("drain of a worker that has left not forgotten", "source", source, "err", err)
+	if err := r.parts.Drains.forget(gone, desired); err != nil {
+		r.log.Error("drain of a worker that has left or moved not forgotten", "source", source, "err", err)
 	}
 	for _, e := range gone {
 		r.withdraw(e)
@@ -203,13 +203,13 @@ func (r *Reconciler) plan(source string, desired []fleet.Record) (gone []*entry,
 		wanted[rec.ID] = true
 		e := r.entries[rec.ID]
 		if e == nil {
-			e = &entry{source: source, lifecycle: core.Incomplete, listening: map[uint32]Listening{}, drain: r.parts.Drains.of(&rec)}
+			e = &entry{source: source, lifecycle: core.Incomplete, listening: map[uint32]Listening{}}
 			r.entries[rec.ID] = e
 		} else if e.want.Equal(rec) {
 			continue
 		}
 		if e.want.URL != rec.URL { // another engine
-			e.facts, e.askAt, e.silences = nil, time.Time{}, 0
+			e.facts, e.askAt, e.silences, e.drain = nil, time.Time{}, 0, r.parts.Drains.of(&rec)
 		}
 		delete(r.names, e.want.Name)
 		e.want, e.record = rec, shown(rec, e.facts)

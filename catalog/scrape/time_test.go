@@ -22,6 +22,9 @@ func TestAReportThatIsTooOldIsNotHandedOut(t *testing.T) {
 		if !known(s, w1)() {
 			t.Fatal("no report")
 		}
+		for age, _ := s.AgeOf(w1); age > 20*time.Millisecond; age, _ = s.AgeOf(w1) {
+			wait(10 * time.Millisecond)
+		}
 		e.hangs("w1:1", true)
 		wait(8 * time.Second)
 		if !known(s, w1)() {

@@ -22,7 +22,8 @@ func workerDrain(t *target) *cobra.Command {
 		Use: "drain ID|NAME", Short: "Take a worker out for new requests and let it finish those that it has", Args: cobra.ExactArgs(1),
 		Long: "Takes a worker of any source out for new requests. Those that it has may finish for the timeout; then they count\n" +
 			"no more, though answers that still run are not cut off. It lasts, also over a restart, until undrain or until the\n" +
-			"worker leaves. With --wait the command returns when nothing is left, or with exit code 1 when the timeout is over.",
+			"worker leaves or gets another url. With --wait the command returns when nothing is left, or with exit code 1 when\n" +
+			"the timeout is over.",
 		Example: "  routerd worker drain w1 --timeout 5m --wait",
 	}
 	c.Flags().DurationVar(&timeout, "timeout", 10*time.Minute, "how long it may finish what it has, at most 24h")
