@@ -54,7 +54,6 @@ func (p *Partition) admit(ctx context.Context, a *attempt) error {
 	if w.state == notWaiting && !w.returning && !a.exclusive && !p.core.queueing.Load().Enabled() {
 		return nil
 	}
-	a.needs = a.req.needs() // it may be long: no lock is held here
 	for {
 		if !p.upToDate(a) {
 			if err := p.candidatesToWait(a, p.view.Load()); err != nil {
@@ -67,6 +66,11 @@ func (p *Partition) admit(ctx context.Context, a *attempt) error {
 			continue
 		}
 		class := p.class(a)
+		if !a.named && p.bounded(a, class) {
+			p.mu.Unlock() // it may be long
+			a.needs, a.named = a.req.needs(), true
+			continue
+		}
 		if !p.mustWait(a, class) {
 			p.leaveQueue(a)
 			p.returned(a)
@@ -134,9 +138,18 @@ func (p *Partition) class(a *attempt) *queue.Class {
 	return p.queue.Class(a.req.Class)
 }
 
+// bounded tells whether the request waits where all who may serve it are busy. mu must
+// be held.
+func (p *Partition) bounded(a *attempt, class *queue.Class) bool {
+	if a.exclusive {
+		return !p.leavesSession(a)
+	}
+	return class.Busy.Enabled()
+}
+
 // mustWait tells whether the request has to queue. mu must be held.
 func (p *Partition) mustWait(a *attempt, class *queue.Class) bool {
-	if !class.Busy.Enabled() && !a.exclusive || a.exclusive && p.leavesSession(a) {
+	if !p.bounded(a, class) {
 		return false
 	}
 	lane := a.lane()
@@ -271,12 +284,16 @@ func (p *Partition) busyByNow(a *attempt, picked *viewRow) outcome {
 	}
 	now := time.Now()
 	l, _ := p.tracker.Load(picked.slot, now)
+	rows := a.rows
+	if len(a.open) > 0 {
+		rows = a.open
+	}
 	switch {
 	case a.exclusive && a.boundRow >= 0:
 		if !p.busy(picked, class, now) {
 			return decided
 		}
-	case slices.ContainsFunc(a.rows, func(row int32) bool { return !p.busy(&a.view.rows[row], class, now) }):
+	case slices.ContainsFunc(rows, func(row int32) bool { return !p.busy(&a.view.rows[row], class, now) }):
 		if !class.Busy.Full(l.ActiveRequests) {
 			return decided
 		}

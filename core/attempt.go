@@ -37,6 +37,7 @@ type attempt struct {
 	view     *view
 	passed   *inhibitions // the inhibitions that rows was made with
 	rows     []int32      // row of the view
+	open     []int32      // rows, also those that an affinity target rules out; empty where it rules out none
 	allowed  []bool       // scratch: by member
 	keep     []bool       // scratch: by candidate
 	workers  []fleet.Worker
@@ -64,6 +65,7 @@ type attempt struct {
 	hold            affinity.Hold
 	waiting         waiting
 	needs           string    // see Request.needs; of a request that may have to wait
+	named           bool      // whether needs is there
 	cachedSomewhere int64     // most prompt tokens that any candidate holds
 	due             time.Time // by when the caller wants an answer
 
@@ -105,6 +107,7 @@ func (a *attempt) begin(p *Partition, req *Request) error {
 	a.asked, a.rows, a.stale, a.passedOver = asked{}, a.rows[:0], false, false
 	a.bound, a.boundRow, a.exclusive, a.unsteered, a.tookTurn = nil, -1, false, false, false
 	a.cachedSomewhere, a.due = 0, time.Time{}
+	a.needs, a.named = "", req.Allow == nil && req.Adapter == "" && req.Constraints.empty()
 	a.number = p.core.numbers.Add(1)
 	a.ticket = a.number
 	if err := a.readPrompt(p); err != nil {

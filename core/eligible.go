@@ -25,12 +25,12 @@ func (a *attempt) candidates(v *view, p *Partition) error {
 		}
 		return nil
 	}
+	a.placed = p.adapters.Load()
 	pinned, err := a.allow(v)
 	if err != nil {
 		return err
 	}
-	a.placed = p.adapters.Load()
-	var ejected, excluded bool
+	ejected := false
 	var out [standings]int
 	for i := range v.rows {
 		r := &v.rows[i]
@@ -43,15 +43,13 @@ func (a *attempt) candidates(v *view, p *Partition) error {
 			a.rows = append(a.rows, int32(i))
 		case notReady:
 			ejected = ejected || r.member.lifecycle == Ejected
-		case failedBefore:
-			excluded = true
 		}
 	}
 	a.narrow(v, a.placed)
 	switch {
 	case len(a.rows) > 0:
 		return nil
-	case excluded:
+	case out[failedBefore] > 0:
 		return unavailable(CodeNoCandidates, "no other worker of model %q is ready", p.key.Model)
 	case ejected:
 		return unavailable(CodeWorkersEjected, "the workers of model %q are ejected", p.key.Model)
@@ -214,8 +212,9 @@ func (a *attempt) pinAgainstTarget(v *view, pinned *member) error {
 		return nil
 	}
 	m := v.named(target)
-	if m == nil || !a.allowed[v.index(m)] || m.lifecycle != Ready || !a.req.Constraints.met(&m.record) ||
-		target.Rank != nil && !slices.Contains(m.record.Ranks(), *target.Rank) {
+	if !slices.ContainsFunc(v.rows, func(r viewRow) bool {
+		return r.member == m && (target.Rank == nil || r.worker.Rank == *target.Rank) && a.standing(&r, nil) == eligible
+	}) {
 		return nil // nothing to follow
 	}
 	switch {

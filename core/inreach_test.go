@@ -12,10 +12,16 @@ import (
 	"github.com/routerd/routerd/fleet"
 )
 
-// A query goes elsewhere while nobody can reach the worker of its session, which is
+// What books nothing goes elsewhere while nobody can reach the worker of its session, which is
 // in reach again by the end of its decision: its booking does not leave the session
 // behind, as that of a query does that asks for what the worker lacks.
 func TestABookingDoesNotGoPastASessionWhoseWorkerIsInReachAgain(t *testing.T) {
+	for name, kind := range map[string]core.Kind{"query": core.Query, "advisory": core.Advisory} {
+		t.Run(name, func(t *testing.T) { bookingInReachAgain(t, kind) })
+	}
+}
+
+func bookingInReachAgain(t *testing.T, kind core.Kind) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := false
 		s := &stage{score: func(context.Context, *policy.Table, []float64) error {
@@ -33,7 +39,7 @@ func TestABookingDoesNotGoPastASessionWhoseWorkerIsInReachAgain(t *testing.T) {
 		w.Inhibit(first.Worker.ID)
 		slow = true
 		query := sessionRequest("second", "s")
-		query.Kind = core.Query
+		query.Kind = kind
 		if sel, err := w.Select(t.Context(), query); err != nil || sel.Worker == first.Worker {
 			t.Fatalf("got %+v, %v; want the other worker", sel, err)
 		}

@@ -28,12 +28,9 @@ func (a *attempt) lane() string {
 	return a.needs
 }
 
-// needs names what narrows the workers of a request, but its pin and its session;
-// empty for nothing.
+// needs names what narrows the workers of a request, but its pin and its session, where
+// there is something; then it is not empty.
 func (r *Request) needs() string {
-	if r.Allow == nil && r.Adapter == "" && r.Constraints.empty() {
-		return ""
-	}
 	var b strings.Builder
 	part := func(kind byte, text string) { fmt.Fprintf(&b, "%c%d:%s", kind, len(text), text) }
 	part('m', r.Adapter)

@@ -17,8 +17,8 @@ import (
 	"github.com/routerd/routerd/kvcache"
 )
 
-// Two-phase booking: a query under a selection id is kept for a while, and the
-// caller books it, or another worker, in a call of its own.
+// Two-phase booking: what a request that books nothing chose under a selection id is kept
+// for a while, and the caller books it, or another worker, in a call of its own.
 
 // chosen is a selection that waits for its booking.
 type chosen struct {
@@ -36,8 +36,8 @@ type chosen struct {
 	passed      affinity.Target // see passedBy; zero for none
 }
 
-// keepForBooking keeps what a request under a selection id that books nothing has chosen. mu must be
-// held.
+// keepForBooking keeps what a request under a selection id that books nothing has chosen.
+// mu must be held.
 func (p *Partition) keepForBooking(a *attempt, row int, generation uint64) {
 	req := a.req
 	if req.Kind == Book || req.SelectionID == "" {
@@ -53,7 +53,7 @@ func (p *Partition) keepForBooking(a *attempt, row int, generation uint64) {
 		c.excluded = append(c.excluded, w.ID)
 	}
 	now := time.Now()
-	if c.binds && a.unsteered {
+	if c.binds && a.unsteered && !p.wasOutOfReach(a) {
 		c.passed = p.passedBy(a, c.session, now)
 	}
 	p.core.pending.Put(reserve.PendingKey{Partition: p.key, ID: a.sel.ID}, c, c.size(), now)

@@ -26,7 +26,7 @@ func (p *Partition) awaited(a *attempt) string {
 		return fmt.Sprintf("pinned worker %s, rank %d, is busy", req.Pin, *req.Pin.Rank)
 	case req.Pin != nil:
 		return "pinned worker " + req.Pin.String() + " is busy"
-	case req.needs() != "":
+	case a.needs != "":
 		return "every worker that may serve the request is busy"
 	}
 	return "every worker is busy"
@@ -96,6 +96,8 @@ func (a *attempt) nobodyReady(v *view, model string, out *[standings]int) *Error
 		return e
 	}
 	switch {
+	case out[unsuited] > 0 && adapter == "" && out[notAllowed] > 0:
+		return ruledOut("constraints", "none of those that are ready and allowed has what it requires")
 	case out[unsuited] > 0 && adapter == "":
 		return ruledOut("constraints", "none of those that are ready has what it requires")
 	case out[notAllowed] > 0 && a.req.Pin == nil:

@@ -204,7 +204,7 @@ func (r *Request) check() error {
 		return invalid(&fleet.FieldError{Field: "kind", Value: strconv.Itoa(int(r.Kind)), Allowed: "query, book, advisory"})
 	}
 	if n := len(r.Allow); n > MaxAllowed {
-		return invalid(&fleet.FieldError{Field: "allow", Value: strconv.Itoa(n) + " workers", Allowed: "at most 16384 workers"})
+		return invalid(&fleet.FieldError{Field: "allow", Value: strconv.Itoa(n) + " workers", Allowed: "at most " + strconv.Itoa(MaxAllowed) + " workers"})
 	}
 	if p := r.Pin; p != nil && p.ID == nil && p.Name == "" {
 		return invalid(&fleet.FieldError{Field: "pin", Value: "", Allowed: "a worker's id or name"})

@@ -281,9 +281,6 @@ func (p *Partition) commit(ctx context.Context, a *attempt) (out outcome, err er
 	if a.req.Kind == Book {
 		p.book(a, row, now.member.generation)
 	}
-	if a.req.Kind == Query && a.unsteered {
-		a.unsteered = !p.wasOutOfReach(a)
-	}
 	p.keepForBooking(a, row, now.member.generation)
 	p.leaveQueue(a)
 	if a.booked != nil && a.booked.session != nil {

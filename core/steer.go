@@ -233,12 +233,14 @@ func (a *attempt) targeted(t *Pin) *affinity.Target {
 // keepToTarget leaves the policy the ranks of the worker that an affinity target
 // without a rank names, if one of them may serve.
 func (a *attempt) keepToTarget() {
+	a.open = a.open[:0]
 	t := a.req.Target
 	if t == nil || t.Rank != nil {
 		return
 	}
 	m := a.view.named(t)
 	if slices.ContainsFunc(a.rows, func(row int32) bool { return a.view.rows[row].member == m }) {
+		a.open = append(a.open, a.rows...)
 		a.dropRows(func(r *viewRow) bool { return r.member != m })
 	}
 }
