@@ -20,27 +20,18 @@ import (
 	"github.com/routerd/routerd/catalog"
 	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/internal/testkit"
 )
 
 // TestStories runs testdata/*.txt: what a Reconciler does, told in commands. Most take
 // a second of the story's clock and answers with what the core and the listeners were
 // told in it, worker by worker, then with the workers that stand otherwise than before. Run with -rewrite to update the answers.
 func TestStories(t *testing.T) {
-	paths, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(paths) == 0 {
-		t.Fatalf("no stories: %v", err)
-	}
-	for _, path := range paths {
-		t.Run(filepath.Base(path), func(t *testing.T) {
-			drains := filepath.Join(t.TempDir(), "drains.json")
-			synctest.Test(t, func(t *testing.T) {
-				s := &story{t: t, stage: newStage(), drains: drains, places: map[string]*place{}}
-				s.start()
-				defer func() { s.stop() }()
-				datadriven.RunTest(t, path, s.run)
-			})
-		})
-	}
+	testkit.Stories(t, func(t *testing.T) (func(*testing.T, *datadriven.TestData) string, func()) {
+		s := &story{t: t, stage: newStage(), drains: filepath.Join(t.TempDir(), "drains.json"), places: map[string]*place{}}
+		s.start()
+		return s.run, s.stop
+	})
 }
 
 // story is the state of one script.

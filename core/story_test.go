@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,25 +17,17 @@ import (
 	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/core/reserve"
 	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/internal/testkit"
 )
 
 // TestStories runs testdata/*.txt: what the core does, told in commands. Run
 // with -rewrite to update what they answer.
 func TestStories(t *testing.T) {
-	paths, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(paths) == 0 {
-		t.Fatalf("no stories: %v", err)
-	}
-	for _, path := range paths {
-		t.Run(filepath.Base(path), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := &story{t: t}
-				s.start(core.DefaultConfig(), "builtin:kv-aware")
-				datadriven.RunTest(t, path, s.run)
-				s.end()
-			})
-		})
-	}
+	testkit.Stories(t, func(t *testing.T) (func(*testing.T, *datadriven.TestData) string, func()) {
+		s := &story{t: t}
+		s.start(core.DefaultConfig(), "builtin:kv-aware")
+		return s.run, s.end
+	})
 }
 
 // story is the state of one script.

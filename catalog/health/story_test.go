@@ -2,12 +2,10 @@ package health_test
 
 import (
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/datadriven"
@@ -15,25 +13,17 @@ import (
 	"github.com/routerd/routerd/catalog/health"
 	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/internal/testkit"
 )
 
 // TestStories runs testdata/*.txt: what the monitor does, told in commands. Run
 // with -rewrite to update what they answer.
 func TestStories(t *testing.T) {
-	paths, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(paths) == 0 {
-		t.Fatalf("no stories: %v", err)
-	}
-	for _, path := range paths {
-		t.Run(filepath.Base(path), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w, stop := start(t, health.DefaultConfig())
-				defer stop()
-				s := &story{world: w, t: t}
-				datadriven.RunTest(t, path, s.run)
-			})
-		})
-	}
+	testkit.Stories(t, func(t *testing.T) (func(*testing.T, *datadriven.TestData) string, func()) {
+		w, stop := start(t, health.DefaultConfig())
+		s := &story{world: w, t: t}
+		return s.run, stop
+	})
 }
 
 type story struct {
