@@ -170,9 +170,9 @@ func (r *Reconciler) settle(a *attempt, lifecycle core.Lifecycle, reasons, faile
 	defer r.mu.Unlock()
 	e, now := a.entry, time.Now()
 	reasons = append(slices.Clone(reasons), failed...)
-	record := shown(a.want, a.facts)
-	if a.err == nil {
-		record = a.record
+	record := a.record
+	if a.err != nil {
+		record = shown(a.want, a.facts)
 	}
 	was = e.lifecycle
 	changed = was != lifecycle || !slices.Equal(e.reasons, reasons) || !e.record.Equal(record) || !reflect.DeepEqual(e.facts, a.facts)
