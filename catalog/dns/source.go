@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -141,7 +142,7 @@ func (s *Source) lookUp(ctx context.Context) ([]fleet.Record, error) {
 		}
 		workers[rec.ID] = rec
 	}
-	return sorted(workers), nil
+	return slices.SortedFunc(maps.Values(workers), func(a, b fleet.Record) int { return strings.Compare(a.Name, b.Name) }), nil
 }
 
 // place is where a worker listens.
@@ -193,13 +194,4 @@ func endpoints(template map[int]string, host string) map[int]string {
 		out[rank] = e
 	}
 	return out
-}
-
-func sorted(workers map[fleet.WorkerID]fleet.Record) []fleet.Record {
-	list := make([]fleet.Record, 0, len(workers))
-	for _, rec := range workers {
-		list = append(list, rec)
-	}
-	slices.SortFunc(list, func(a, b fleet.Record) int { return strings.Compare(a.Name, b.Name) })
-	return list
 }
