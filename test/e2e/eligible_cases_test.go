@@ -13,16 +13,17 @@ import (
 	"github.com/routerd/routerd/host/wasmtest"
 )
 
-// Nobody serves: four reasons, four codes. (No source ejects a worker in this
-// version; one that cannot be reached is the third.)
+// Nobody serves: four reasons, four codes.
 func TestE4_FourReasonsWhyNobodyServes(t *testing.T) {
 	d := startDesk(t)
-	r := startRouter(t, "workers:\n  static:\n  - {id: 2, name: w2, url: \"http://127.0.0.77:9\", model: m2, block_size: 16, no_health_check: true}\n"+
+	r := startRouter(t, "workers:\n  static:\n  - {id: 2, name: w2, url: \"http://127.0.0.77:9\", model: m2, block_size: 16}\n"+
+		"  health_check: {interval: 100ms, grace: 100ms}\n"+
 		"models: {m1: {block_size: 16, tokenize: \"off\"}, m2: {tokenize: \"off\"}, m3: {block_size: 16, tokenize: \"off\"}}\n"+
 		"queue: {overload: {prefill_tokens: 100}, classes: {default: {busy: {active_requests: 1}}}}\n")
 	r.must("PUT", "/v1/workers/1", map[string]any{"id": 1, "name": "w1", "url": d.url, "model": "m1"}, nil)
 	r.must("DELETE", "/v1/workers/1", nil, nil)
 	r.must("PUT", "/v1/workers/3", map[string]any{"id": 3, "name": "w3", "url": d.url, "model": "m3"}, nil)
+	r.becomes("w2", "ejected")
 	c := newCrowd(t, r)
 	running := c.sendTo(t, "/v1/completions", map[string]any{"model": "m3", "prompt": tokens(1, 160)})
 	d.arrived(t, 1)
@@ -33,7 +34,7 @@ func TestE4_FourReasonsWhyNobodyServes(t *testing.T) {
 	}{
 		{"nope", "model_not_found", http.StatusNotFound},
 		{"m1", "no_workers", http.StatusServiceUnavailable},
-		{"m2", "worker_unreachable", http.StatusServiceUnavailable},
+		{"m2", "workers_ejected", http.StatusServiceUnavailable},
 		{"m3", "overloaded", http.StatusTooManyRequests},
 	} {
 		a, err := c.ask(t.Context(), "/v1/completions", map[string]any{"model": want.model, "prompt": "hi"})
