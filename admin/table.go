@@ -5,7 +5,6 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"github.com/routerd/routerd/catalog"
 	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/fleet"
 )
@@ -84,7 +83,7 @@ func fleetRoutes() []route {
 	return []route{
 		{method: get, pattern: "/v1/workers", out: workerList{}, status: []int{ok}, handle: (*Server).listWorkers, doc: "Lists the workers of all sources by id, with the load, the cache and the event stream of each rank. `reasons` are why one is not ready, then what keeps requests from its ranks; `untold` is what its engine did not tell."},
 		{
-			method: put, pattern: "/v1/workers/{ref}", body: jsonBody, in: fleet.Record{}, out: catalog.View{}, status: []int{created, ok}, handle: (*Server).putWorker,
+			method: put, pattern: "/v1/workers/{ref}", body: jsonBody, in: fleet.Record{}, out: Worker{}, status: []int{created, ok}, handle: (*Server).putWorker,
 			doc: "Adds or replaces, whole, a worker by id or name, and answers after one attempt to make it ready.",
 		},
 		{method: get, pattern: "/v1/workers/{ref}", out: Worker{}, status: []int{ok}, handle: (*Server).showWorker, doc: "Describes a worker by id or name."},

@@ -44,7 +44,7 @@ func (s *Server) putWorker(ctx context.Context, x *exchange) error {
 	if err != nil {
 		return err
 	}
-	return x.reply(putStatus(created), v)
+	return s.replyWorker(x, putStatus(created), v)
 }
 
 // address fills the record's id or name from the path, which may be either, and
@@ -105,7 +105,7 @@ func (s *Server) drainWorker(_ context.Context, x *exchange) error {
 	if err != nil {
 		return err
 	}
-	return s.replyWorker(x, v)
+	return s.replyWorker(x, fasthttp.StatusOK, v)
 }
 
 func (s *Server) undrainWorker(ctx context.Context, x *exchange) error {
@@ -113,16 +113,16 @@ func (s *Server) undrainWorker(ctx context.Context, x *exchange) error {
 	if err != nil {
 		return err
 	}
-	return s.replyWorker(x, v)
+	return s.replyWorker(x, fasthttp.StatusOK, v)
 }
 
 // replyWorker answers a worker with its ranks, or without where it has left meanwhile.
-func (s *Server) replyWorker(x *exchange, v catalog.View) error {
+func (s *Server) replyWorker(x *exchange, status int, v catalog.View) error {
 	w, ok := s.parts.Workers.Worker(v.ID.String())
 	if !ok {
 		w = Worker{View: v, Ranks: []WorkerRank{}}
 	}
-	return x.reply(fasthttp.StatusOK, w)
+	return x.reply(status, w)
 }
 
 type sourceList struct {

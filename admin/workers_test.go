@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/routerd/routerd/admin"
+	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/fleet"
 )
 
@@ -64,6 +66,26 @@ func TestAWorkerIsPutListedAndDeletedByIDOrName(t *testing.T) {
 	b.call(t, "GET", "/v1/workers", nil).into(t, http.StatusOK, &list)
 	if len(list.Workers) != 1 || list.Workers[0].Name != "eight" {
 		t.Errorf("left: %+v", list.Workers)
+	}
+}
+
+// rankedWorkers shows workers whose only rank is at work on something.
+type rankedWorkers struct{ plainWorkers }
+
+func (r rankedWorkers) Worker(ref string) (admin.Worker, bool) {
+	w, ok := r.plainWorkers.Worker(ref)
+	w.Ranks = []admin.WorkerRank{{Load: core.LoadView{ActiveRequests: 3}, CachedBlocks: map[string]int{"device": 5}, Trusted: true}}
+	return w, ok
+}
+
+func TestAWorkerThatIsPutIsAnsweredAsItIsShown(t *testing.T) {
+	b := newBench(t, func(_ *admin.Config, p *admin.Parts) { p.Workers = rankedWorkers{p.Workers.(plainWorkers)} })
+	for _, status := range []int{http.StatusCreated, http.StatusOK} {
+		put := b.call(t, "PUT", "/v1/workers/w1", `{"url":"http://127.0.0.1:8001","model":"m"}`)
+		shown := b.call(t, "GET", "/v1/workers/w1", nil)
+		if diff := cmp.Diff(shown.body, put.body); put.status != status || diff != "" {
+			t.Errorf("status %d, want %d; the answer (-shown +put)\n%s", put.status, status, diff)
+		}
 	}
 }
 
