@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/routerd/routerd/admin"
+	"github.com/routerd/routerd/admin/admintest"
 	"github.com/routerd/routerd/catalog"
 	"github.com/routerd/routerd/catalog/api"
 	"github.com/routerd/routerd/core"
@@ -145,7 +146,7 @@ func (b *bench) parts(t testing.TB) (p admin.Parts) {
 		t.Fatal(err)
 	}
 	return admin.Parts{
-		Modules: b.lib, Policies: b.source, Workers: plainWorkers{reconciler}, WorkerSource: workers, Drains: reconciler, Sources: catalog.NewSources(reconciler, slog.New(slog.DiscardHandler)), Partitions: b.core, Kv: b.kv,
+		Modules: b.lib, Policies: b.source, Workers: admintest.PlainWorkers{Reconciler: reconciler}, WorkerSource: workers, Drains: reconciler, Sources: catalog.NewSources(reconciler, slog.New(slog.DiscardHandler)), Partitions: b.core, Kv: b.kv,
 		Decisions: b.core.Decisions(), Metrics: b.reg, Config: b, Ready: b.ready,
 	}
 }
@@ -290,22 +291,6 @@ func send(t testing.TB, req *http.Request) answer {
 func (b *bench) worker(t testing.TB, rec fleet.Record) {
 	t.Helper()
 	b.call(t, "PUT", "/v1/workers/"+rec.Name, rec).into(t, http.StatusCreated, nil)
-}
-
-// plainWorkers shows workers of which nobody knows load or cache.
-type plainWorkers struct{ *catalog.Reconciler }
-
-func (p plainWorkers) Workers() []admin.Worker {
-	var out []admin.Worker
-	for _, v := range p.Reconciler.Workers() {
-		out = append(out, admin.Worker{View: v, Ranks: []admin.WorkerRank{}})
-	}
-	return out
-}
-
-func (p plainWorkers) Worker(ref string) (admin.Worker, bool) {
-	v, ok := p.Reconciler.Worker(ref)
-	return admin.Worker{View: v, Ranks: []admin.WorkerRank{}}, ok
 }
 
 func (b *bench) LastReload() (admin.LastReload, bool) {

@@ -15,7 +15,7 @@ func routes(metricsPublic bool) []route {
 }
 
 func moduleRoutes() []route {
-	const get, put, post, del = fasthttp.MethodGet, fasthttp.MethodPut, fasthttp.MethodPost, fasthttp.MethodDelete
+	const get, put, del = fasthttp.MethodGet, fasthttp.MethodPut, fasthttp.MethodDelete
 	const ok, created, none = fasthttp.StatusOK, fasthttp.StatusCreated, fasthttp.StatusNoContent
 	return []route{
 		{method: get, pattern: "/v1/modules", out: moduleList{}, status: []int{ok}, handle: (*Server).listModules, doc: "Lists the stored modules by name, with the source that each name belongs to, and how the module directory stands."},

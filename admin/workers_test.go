@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/routerd/routerd/admin"
+	"github.com/routerd/routerd/admin/admintest"
 	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/fleet"
 )
@@ -70,16 +71,16 @@ func TestAWorkerIsPutListedAndDeletedByIDOrName(t *testing.T) {
 }
 
 // rankedWorkers shows workers whose only rank is at work on something.
-type rankedWorkers struct{ plainWorkers }
+type rankedWorkers struct{ admintest.PlainWorkers }
 
 func (r rankedWorkers) Worker(ref string) (admin.Worker, bool) {
-	w, ok := r.plainWorkers.Worker(ref)
+	w, ok := r.PlainWorkers.Worker(ref)
 	w.Ranks = []admin.WorkerRank{{Load: core.LoadView{ActiveRequests: 3}, CachedBlocks: map[string]int{"device": 5}, Trusted: true}}
 	return w, ok
 }
 
 func TestAWorkerThatIsPutIsAnsweredAsItIsShown(t *testing.T) {
-	b := newBench(t, func(_ *admin.Config, p *admin.Parts) { p.Workers = rankedWorkers{p.Workers.(plainWorkers)} })
+	b := newBench(t, func(_ *admin.Config, p *admin.Parts) { p.Workers = rankedWorkers{p.Workers.(admintest.PlainWorkers)} })
 	for _, status := range []int{http.StatusCreated, http.StatusOK} {
 		put := b.call(t, "PUT", "/v1/workers/w1", `{"url":"http://127.0.0.1:8001","model":"m"}`)
 		shown := b.call(t, "GET", "/v1/workers/w1", nil)

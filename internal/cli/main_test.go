@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/routerd/routerd/admin"
+	"github.com/routerd/routerd/admin/admintest"
 	"github.com/routerd/routerd/catalog"
 	"github.com/routerd/routerd/catalog/api"
 	"github.com/routerd/routerd/core"
@@ -88,7 +89,7 @@ func start(t *testing.T) *router {
 	cfg.Token, err = admin.LoadOrMakeToken(filepath.Join(r.dir, "admin.token"))
 	must(err)
 	srv, err := admin.New(cfg, admin.Parts{
-		Modules: lib, Policies: policies, Workers: plainWorkers{reconciler}, WorkerSource: workers, Drains: reconciler, Sources: catalog.NewSources(reconciler, slog.New(slog.DiscardHandler)), Partitions: r.core, Kv: nothing{},
+		Modules: lib, Policies: policies, Workers: admintest.PlainWorkers{Reconciler: reconciler}, WorkerSource: workers, Drains: reconciler, Sources: catalog.NewSources(reconciler, slog.New(slog.DiscardHandler)), Partitions: r.core, Kv: nothing{},
 		Decisions: r.core.Decisions(), Metrics: prometheus.NewRegistry(), Config: r, Ready: func() error { return nil },
 	}, log)
 	must(err)
@@ -212,22 +213,6 @@ func (r *router) book(t *testing.T, id string) {
 	if err != nil {
 		t.Fatal(fmt.Errorf("book: %w", err))
 	}
-}
-
-// plainWorkers shows workers of which nobody knows load or cache.
-type plainWorkers struct{ *catalog.Reconciler }
-
-func (p plainWorkers) Workers() []admin.Worker {
-	var out []admin.Worker
-	for _, v := range p.Reconciler.Workers() {
-		out = append(out, admin.Worker{View: v, Ranks: []admin.WorkerRank{}})
-	}
-	return out
-}
-
-func (p plainWorkers) Worker(ref string) (admin.Worker, bool) {
-	v, ok := p.Reconciler.Worker(ref)
-	return admin.Worker{View: v, Ranks: []admin.WorkerRank{}}, ok
 }
 
 func (r *router) LastReload() (admin.LastReload, bool) { return admin.LastReload{}, false }
