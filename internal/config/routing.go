@@ -38,7 +38,7 @@ type QueueClass struct {
 // QueueBusy says when a rank is busy for a class.
 type QueueBusy struct {
 	PrefillTokens   int     `koanf:"prefill_tokens" reload:"live" doc:"A rank with more active prefill tokens is busy; 0 is off. Requests wait when every rank that may serve them is busy."`
-	PrefillFraction float64 `koanf:"prefill_fraction" reload:"live" min:"0" max:"1000" doc:"The same as a part of max_batched_tokens of the worker's record. A worker without that number is practically never busy by it; 0 is off."`
+	PrefillFraction float64 `koanf:"prefill_fraction" reload:"live" min:"0" max:"1000" doc:"The same as a part of max_batched_tokens of the worker, by its record or its engine. A worker without that number is practically never busy by it; 0 is off."`
 	ActiveRequests  int     `koanf:"active_requests" reload:"live" doc:"A rank with so many active requests is busy, and takes no more of this class also while others are free; 0 is off."`
 }
 
@@ -51,9 +51,9 @@ type QueueLimits struct {
 
 // Overload says above what a rank gets nothing new of any class.
 type Overload struct {
-	PrefillTokens   int     `koanf:"prefill_tokens" reload:"live" doc:"A rank with more active prefill tokens is overloaded; 0 is off. Where all are, requests are answered 429 and nobody waits."`
-	PrefillFraction float64 `koanf:"prefill_fraction" reload:"live" min:"0" max:"1000" doc:"The same as a part of max_batched_tokens of the worker's record. A worker without that number is practically never overloaded by it; 0 is off."`
-	KVFraction      float64 `koanf:"kv_fraction" reload:"live" min:"0" max:"1" doc:"A rank whose running requests hold more than this part of total_kv_blocks of the worker's record, as the router counts them, is overloaded. It has no effect on a worker without that number; 0 is off."`
+	PrefillTokens   int     `koanf:"prefill_tokens" reload:"live" doc:"A rank with more active prefill tokens is overloaded, unless a report of its engine contradicts; 0 is off. Where all are, requests are answered 429 and nobody waits."`
+	PrefillFraction float64 `koanf:"prefill_fraction" reload:"live" min:"0" max:"1000" doc:"The same as a part of max_batched_tokens of the worker, by its record or its engine. A worker without that number is practically never overloaded by it; 0 is off."`
+	KVFraction      float64 `koanf:"kv_fraction" reload:"live" min:"0" max:"1" doc:"A rank that uses more than this part of total_kv_blocks of the worker, by its record or its engine, is overloaded: as the engine reports it, else as the router counts it. It has no effect on a worker without that number; 0 is off."`
 }
 
 // Affinity says for how long a session stays with its worker.
