@@ -16,7 +16,7 @@ type Config struct {
 	Failures     int           `koanf:"failures" reload:"live" min:"1" max:"100" doc:"Failed probes in a row that take a worker out."`
 	Successes    int           `koanf:"successes" reload:"live" min:"1" max:"100" doc:"Successful probes in a row that bring it back; a new worker needs one."`
 	Grace        time.Duration `koanf:"grace" reload:"live" max:"24h" off:"true" doc:"How long a new worker may take to its first answer before it counts as ejected rather than starting."`
-	MaxEjected   int           `koanf:"max_ejected" reload:"live" min:"0" max:"100" doc:"Most workers of a partition that are out at a time, in percent; the last one is never taken out."`
+	MaxEjected   int           `koanf:"max_ejected" reload:"live" min:"0" max:"100" doc:"Most workers of a partition that are out at a time, in percent of those that have ever answered; the last one is never taken out."`
 	BaseEjection time.Duration `koanf:"base_ejection" reload:"live" min:"100ms" max:"1h" doc:"How long failed requests take a worker out for; doubled with each time, halved with health."`
 	MaxEjection  time.Duration `koanf:"max_ejection" reload:"live" min:"100ms" max:"24h" doc:"Longest such time."`
 	SlowStart    time.Duration `koanf:"slow_start" reload:"live" max:"1h" off:"true" doc:"How long a worker that returns takes from a tenth of its requests to all; 0s gives it all at once."`
