@@ -2,7 +2,9 @@
 // JSON object that has, by the partition's name MODEL:GROUP, its block size and the
 // events that make its index again. The events are those of Dynamo's services
 // (1.6.1, GET /dump: RouterEvent in lib/kv-router/src/protocols.rs), in order;
-// what those cannot say stands in `salt` of a chain's first event and in `ranks`.
+// what those cannot say stands in `salt` of a chain's first event and in `ranks`, where a
+// rank that has much of it stands several times: each element says all but the hashes,
+// of which it has a part.
 //
 // Write holds one worker's tables at a time and locks no index for longer than
 // their copying takes. Read keeps no more than it was allowed to. Nothing here
@@ -28,7 +30,11 @@ type Partition struct {
 	Index     indexer.Snapshots
 }
 
-// rank is what is known of one rank beside its blocks, in JSON.
+// maxHashes bounds the hashes of an element of ranks: with each of MaxEngineHashBytes it
+// is far below maxValue.
+const maxHashes = 16 << 10
+
+// rank is what is known of one rank beside its blocks, in JSON, or a part of it.
 type rank struct {
 	Worker fleet.WorkerID      `json:"worker_id"`
 	Rank   uint32              `json:"dp_rank"`
@@ -167,7 +173,7 @@ func (w *writer) partition(p *Partition) {
 			}
 		}
 		if !s.Rest.None() {
-			ranks = append(ranks, rankOf(worker, &s.Rest))
+			ranks = append(ranks, ranksOf(worker, &s.Rest)...)
 		}
 	}
 	w.text("]")
@@ -248,21 +254,27 @@ func appendHash(b []byte, h kvcache.EngineHash) []byte {
 	return strconv.AppendQuote(b, h.String())
 }
 
-func rankOf(worker fleet.Worker, rest *indexer.Rest) rank {
+// ranksOf has at least one element, and more where the hashes are too many for one.
+func ranksOf(worker fleet.Worker, rest *indexer.Rest) []rank {
 	r := rank{Worker: worker.ID, Rank: worker.Rank, Others: rest.Others, Full: rest.Full}
 	if rest.MainKnown {
 		r.Main = &rest.Main
 	}
+	all, room := []rank{r}, maxHashes
 	for t, hashes := range rest.Opaque {
-		if len(hashes) == 0 {
-			continue
+		for len(hashes) > 0 {
+			if room == 0 {
+				all, room = append(all, r), maxHashes
+			}
+			last, n := &all[len(all)-1], min(room, len(hashes))
+			if last.Opaque == nil {
+				last.Opaque = map[string][]hashID{}
+			}
+			last.Opaque[tiers[t]] = hashIDs(hashes[:n])
+			hashes, room = hashes[n:], room-n
 		}
-		if r.Opaque == nil {
-			r.Opaque = map[string][]hashID{}
-		}
-		r.Opaque[tiers[t]] = hashIDs(hashes)
 	}
-	return r
+	return all
 }
 
 func hashIDs(hashes []kvcache.EngineHash) []hashID {

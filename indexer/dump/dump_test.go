@@ -3,6 +3,7 @@ package dump_test
 import (
 	"bytes"
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -126,6 +127,47 @@ func TestADumpThatIsNoneIsRefused(t *testing.T) {
 	}
 	if _, err := dump.Read(strings.NewReader(`{"m:g":{"block_size":4,"events":[]}}`), 10); !errors.Is(err, dump.ErrTooLarge) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// What it takes to read a value is bounded by that, not by what the peer sends at once.
+func TestAValueOfADumpIsBounded(t *testing.T) {
+	for size, fits := range map[int]bool{dump.MaxValue: true, dump.MaxValue + 1: false, dump.MaxValue * 3 / 2: false} {
+		value := `{"a":"` + strings.Repeat("x", size-len(`{"a":""}`)) + `"}`
+		got, err := dump.Read(strings.NewReader(`{"m:g":{"new":`+value+`,"block_size":4,"events":[]}}`), 1<<30)
+		if fits && (err != nil || got["m:g"].BlockSize != 4) || !fits && !errors.Is(err, dump.ErrTooLarge) {
+			t.Errorf("a value of %d bytes: got %v", len(value), err)
+		}
+	}
+}
+
+// However much of a rank cannot be indexed, what is written can be read.
+func TestARankWithManyUnmatchableHashesIsHandedOver(t *testing.T) {
+	x, w := exact.New(4), fleet.Worker{ID: 1, Rank: 2}
+	const events, each = 410, 1000
+	for n := range events {
+		e := kvcache.Event{Kind: kvcache.Stored, Tokens: make([]uint32, 4*each), BlockSize: 4, Opaque: true}
+		for i := range each {
+			e.Hashes = append(e.Hashes, number(math.MaxUint64-uint64(n*each+i))) // of 20 digits
+		}
+		if n == events-1 {
+			e.Tier = kvcache.Disk
+		}
+		x.Apply(w, []kvcache.Event{e})
+	}
+	x.Apply(w, []kvcache.Event{{Kind: kvcache.Stored, Hashes: []kvcache.EngineHash{number(1)}, Tokens: []uint32{1, 2, 3, 4}, BlockSize: 4}})
+	want, _ := x.Snapshot(w)
+	if n := 21 * len(want.Rest.Opaque[kvcache.Device]); n < dump.MaxValue {
+		t.Fatalf("%d bytes of hashes", n)
+	}
+	got, _ := hop(t, x, 4).Snapshot(w)
+	for tier, hashes := range want.Rest.Opaque {
+		if !slices.Equal(got.Rest.Opaque[tier], hashes) {
+			t.Errorf("tier %d: %d hashes, want %d", tier, len(got.Rest.Opaque[tier]), len(hashes))
+		}
+	}
+	if !got.Rest.Full || !got.Rest.MainKnown {
+		t.Errorf("full %v, main known %v", got.Rest.Full, got.Rest.MainKnown)
 	}
 }
 

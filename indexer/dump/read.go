@@ -55,7 +55,7 @@ func Read(r io.Reader, most int64) (map[string]*Index, error) {
 	return out, nil
 }
 
-// bounded fails once more than allowed was read.
+// bounded fails once more than allowed was read, or would have to be for one value.
 type bounded struct {
 	from       io.Reader
 	left, read int64
@@ -64,10 +64,12 @@ type bounded struct {
 
 // Read reads.
 func (b *bounded) Read(p []byte) (int, error) {
-	if b.left <= 0 || b.read-b.decoded() > maxValue {
+	// The decoder asks for as much as its buffer has room for, which doubles.
+	room := min(b.left, maxValue-(b.read-b.decoded()))
+	if room <= 0 {
 		return 0, ErrTooLarge
 	}
-	n, err := b.from.Read(p[:min(int64(len(p)), b.left)])
+	n, err := b.from.Read(p[:min(int64(len(p)), room)])
 	b.left -= int64(n)
 	b.read += int64(n)
 	return n, err
@@ -181,14 +183,14 @@ func (x *Index) ranks(d *json.Decoder) error {
 		if err := d.Decode(&in); err != nil {
 			return err
 		}
-		rest := indexer.Rest{Others: in.Others, Full: in.Full}
-		if in.Main != nil {
-			rest.MainKnown, rest.Main = true, *in.Main
+		rest := &x.rank(fleet.Worker{ID: in.Worker, Rank: in.Rank}).Rest
+		rest.Others, rest.Full, rest.MainKnown = in.Others, in.Full, in.Main != nil
+		if rest.MainKnown {
+			rest.Main = *in.Main
 		}
 		for t, name := range tiers {
-			rest.Opaque[t] = engineHashes(in.Opaque[name])
+			rest.Opaque[t] = append(rest.Opaque[t], engineHashes(in.Opaque[name])...)
 		}
-		x.rank(fleet.Worker{ID: in.Worker, Rank: in.Rank}).Rest = rest
 	}
 	return delim(d, ']')
 }
