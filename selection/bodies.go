@@ -61,7 +61,7 @@ type bookBody struct {
 	SessionContext     *sessionContext  `json:"session_context,omitempty" doc:"The same with more; counts in place of session_id."`
 	AffinityTarget     *targetFields    `json:"affinity_target,omitempty" doc:"Worker that the caller keeps its session on. Counts in place of the binding, and binds nothing; ignored where nobody knows it."`
 	PinnedWorker       *pinFields       `json:"pinned_worker,omitempty" doc:"The rank that must serve. Such a request binds no session."`
-	AllowedWorkerIDs   []fleet.WorkerID `json:"allowed_worker_ids,omitempty" doc:"Workers that may serve; all where left out or null, none where empty."`
+	AllowedWorkerIDs   []fleet.WorkerID `json:"allowed_worker_ids,omitempty" api:"most=16384" doc:"Workers that may serve; all where left out or null, none where empty."`
 	RoutingConstraints *constraints     `json:"routing_constraints,omitempty" api:"value" doc:"Taints of workers that the request needs, prefers or avoids."`
 }
 

@@ -18,6 +18,7 @@ import (
 // limited is a value of a body that has a limit.
 type limited struct {
 	path       []string // of the field
+	keyword    string   // that tells it
 	list       bool     // the value stands in a list
 	last, over any      // the last value that is right, and the first that is not
 }
@@ -38,7 +39,7 @@ func limits(s map[string]any, path []string) (out []limited) {
 		text, ok := s[keyword].(json.Number)
 		n, whole := new(big.Int).SetString(string(text), 10)
 		if ok && whole {
-			out = append(out, limited{path: path, last: value(n), over: value(new(big.Int).Add(n, big.NewInt(step)))})
+			out = append(out, limited{path: path, keyword: keyword, last: value(n), over: value(new(big.Int).Add(n, big.NewInt(step)))})
 		}
 	}
 	number := func(n *big.Int) any { return json.Number(n.String()) }
@@ -47,7 +48,12 @@ func limits(s map[string]any, path []string) (out []limited) {
 		add("minimum", number, -1)
 	}
 	add("maxLength", func(n *big.Int) any { return strings.Repeat("x", int(n.Int64())) }, 1)
-	add("maxItems", func(n *big.Int) any { return namesFor(n) }, 1)
+	add("maxItems", func(n *big.Int) any {
+		if items, _ := s["items"].(map[string]any); items["type"] != "string" {
+			return numbersFor(n)
+		}
+		return namesFor(n)
+	}, 1)
 	add("maxProperties", func(n *big.Int) any {
 		all := map[string]any{}
 		of, _ := s["additionalProperties"].(map[string]any)
@@ -72,6 +78,14 @@ func namesFor(n *big.Int) []string {
 		names[i] = fmt.Sprint("n", i)
 	}
 	return names
+}
+
+func numbersFor(n *big.Int) []int {
+	numbers := make([]int, n.Int64())
+	for i := range numbers {
+		numbers[i] = i
+	}
+	return numbers
 }
 
 // rightBody has every field that some body asks for, of those that this one may have.
@@ -135,7 +149,7 @@ func TestLimitsAreDescribedAsTheyAre(t *testing.T) {
 				continue
 			}
 			for _, l := range limits(body, nil) {
-				found[l.name()] = true
+				found[l.name()+" "+l.keyword] = true
 				refused := func(v any) (bool, answer) {
 					text, err := json.Marshal(with(rightBody(body), l, v))
 					if err != nil {
@@ -154,9 +168,12 @@ func TestLimitsAreDescribedAsTheyAre(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"expected_output_tokens", "priority_jump", "isl_tokens", "token_ids", "session_id", "taints", "block_size", "session_context.agent_headers"} {
-		if !found[name] {
-			t.Errorf("no limit of %s is described", name)
+	for _, limit := range []string{
+		"expected_output_tokens maximum", "priority_jump maximum", "isl_tokens maximum", "token_ids maximum", "session_id maxLength", "taints maxItems",
+		"block_size maximum", "session_context.agent_headers maxProperties", "allowed_worker_ids maxItems",
+	} {
+		if !found[limit] {
+			t.Errorf("%s is not described", limit)
 		}
 	}
 }
