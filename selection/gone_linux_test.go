@@ -65,4 +65,7 @@ func TestABookingOfACallerThatLeavesWithItsRequestIsUndone(t *testing.T) {
 	if n := s.core.Stats().Reservations; n != 0 {
 		t.Errorf("%d bookings of %d are left", n, calls)
 	}
+	if s.gauge(t, "routerd_selection_service_undelivered_total") == 0 {
+		t.Errorf("none of %d calls booked anything", calls)
+	}
 }
