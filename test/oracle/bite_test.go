@@ -4,6 +4,7 @@ package oracle_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -80,5 +82,34 @@ func TestPlantedDifferencesAreFound(t *testing.T) {
 				t.Errorf("not found under %q", plant.found)
 			}
 		})
+	}
+}
+
+// TestExternalStorageExcusesItsQuarterAndNoMore has a rank that holds two blocks of 6
+// tokens on its device and three more in external storage.
+func TestExternalStorageExcusesItsQuarterAndNoMore(t *testing.T) {
+	tokens := make([]uint32, 40)
+	names := prefixes(tokens, 6, "")
+	for ours, excused := range map[int]bool{28: true, 23: false, 24: false, 27: false, 29: false, 40: false} {
+		f := fleet{pair: pair{led: newLedger()}, block: 6, held: index{}}
+		for i, name := range names[:5] {
+			tier := "GPU"
+			if i >= 2 {
+				tier = "EXTERNAL"
+			}
+			f.held.at(rankKey{1, 0}, tier)[name] = true
+		}
+		says := func(prefill int) answer {
+			return answer{status: http.StatusOK, body: []any{map[string]any{
+				"worker_id": json.Number("1"), "dp_rank": json.Number("0"), "potential_decode_blocks": json.Number("7"),
+				"potential_prefill_tokens": json.Number(strconv.Itoa(prefill)),
+			}}}
+		}
+		if err := f.externalLoads(tokens, nil, says(23), says(ours)); err != nil {
+			t.Fatal(err)
+		}
+		if got := f.led.differences() == 0 && len(f.led.exceptions) == 1; got != excused {
+			t.Errorf("ours has %d tokens to prefill: excused %v", ours, got)
+		}
 	}
 }

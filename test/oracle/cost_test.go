@@ -23,11 +23,16 @@ var defaultWeights = weights{credit: 1, prefill: 1}
 // cost is the default policy's formula, in blocks.
 func (r row) cost(block int, w weights, preferred float64) float64 {
 	size := float64(block)
-	cached := float64(r.device) + 0.75*float64(r.host) + 0.25*float64(r.disk)
-	whole := r.prefill + math.Min(math.Round(cached*size), float64(r.tokens))
+	whole := r.prefill + r.cached(block)
 	credit := w.credit*float64(r.device) + 0.75*float64(r.host) + 0.25*float64(r.disk)
 	cost := w.prefill*math.Max(whole/size-credit, 0) + r.decode
 	return cost * math.Exp(-math.Tanh(preferred))
+}
+
+// cached is how many tokens of the prompt are left out of its load on the rank.
+func (r row) cached(block int) float64 {
+	blocks := float64(r.device) + 0.75*float64(r.host) + 0.25*float64(r.disk)
+	return math.Min(math.Round(blocks*float64(block)), float64(r.tokens))
 }
 
 // best are the keys of the rows of the least cost; those within the margin count

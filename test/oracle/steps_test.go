@@ -125,7 +125,7 @@ func (f *fleet) rows(ctx context.Context, tokens []uint32) (*rows, error) {
 		f.untail(lx.body, ly.body, f.tail(len(tokens)))
 	}
 	if f.external && !f.equals {
-		return nil, f.externalLoads(body, lx, ly)
+		return nil, f.externalLoads(tokens, body, lx, ly)
 	}
 	f.judge("POST /potential_loads", "POST /potential_loads", body, lx, ly, byRank(""))
 	if lx.status != http.StatusOK {

@@ -81,14 +81,15 @@ func eachRank(v any, do func(rankKey, map[string]any)) {
 
 // externalLoads compares loads where blocks are in external storage: all but the tokens
 // to prefill, of which theirs takes a quarter of such a block off.
-func (f *fleet) externalLoads(body any, x, y answer) error {
+func (f *fleet) externalLoads(tokens []uint32, body any, x, y answer) error {
 	const what = "POST /potential_loads, external storage"
 	less := false
 	if x.status == http.StatusOK && y.status == http.StatusOK {
-		theirs := map[rankKey]uint64{}
+		theirs, names := map[rankKey]uint64{}, prefixes(tokens, f.block, "")
 		eachRank(x.body, func(k rankKey, m map[string]any) { theirs[k] = number(m, "potential_prefill_tokens") })
 		eachRank(y.body, func(k rankKey, m map[string]any) {
-			if want, got := theirs[k], number(m, "potential_prefill_tokens"); got > want {
+			want, got := theirs[k], number(m, "potential_prefill_tokens")
+			if got > want && got == want+f.externalOff(k, names, len(tokens)) {
 				less = true
 				m["potential_prefill_tokens"] = json.Number(strconv.FormatUint(want, 10))
 			}
@@ -98,4 +99,15 @@ func (f *fleet) externalLoads(body any, x, y answer) error {
 		f.led.except("a block of external storage leaves all of it to prefill; theirs takes a quarter off, as of disk")
 	}
 	return nil
+}
+
+// externalOff is how many tokens fewer a rank has to prefill in theirs, for what it
+// holds of the prompt in external storage.
+func (f *fleet) externalOff(k rankKey, names []uint64, tokens int) uint64 {
+	device, host := f.held.depth(k, names, 1), f.held.depth(k, names, 2)
+	disk, all := f.held.depth(k, names, 3), f.held.depth(k, names, 4)
+	ours := row{tokens: tokens, device: device, host: host - device, disk: disk - host}
+	theirs := ours
+	theirs.disk = all - host
+	return uint64(theirs.cached(f.block) - ours.cached(f.block))
 }
