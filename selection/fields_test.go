@@ -3,6 +3,8 @@ package selection_test
 import (
 	"context"
 	"encoding/json"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -25,18 +27,27 @@ type listener struct {
 
 func (l *listener) Select(ctx context.Context, req *core.Request) (*core.Selection, error) {
 	asked := *req
-	asked.Prompt.Tokens = append([]uint32{}, req.Prompt.Tokens...) // the service uses its lists again
-	asked.Allow = append([]string{}, req.Allow...)
+	asked.Prompt, asked.Allow = promptFor(&req.Prompt), slices.Clone(req.Allow)
 	l.request.Store(&asked)
 	return l.SelectionCore.Select(ctx, req)
 }
 
 func (l *listener) Reserve(ctx context.Context, b *core.Booking) (*core.Selection, error) {
 	asked := *b
-	asked.Prompt.Tokens = append([]uint32{}, b.Prompt.Tokens...)
+	asked.Prompt = promptFor(&b.Prompt)
 	asked.Worker, asked.Rank, asked.Uncached, asked.TrackPrefill = copied(b.Worker), copied(b.Rank), copied(b.Uncached), copied(b.TrackPrefill)
 	l.booking.Store(&asked)
 	return l.SelectionCore.Reserve(ctx, b)
+}
+
+// promptFor is a prompt for itself: the service uses its lists again.
+func promptFor(p *core.Prompt) core.Prompt {
+	out := *p
+	out.Tokens, out.Blocks, out.Sequences, out.Multimodal = slices.Clone(p.Tokens), slices.Clone(p.Blocks), slices.Clone(p.Sequences), slices.Clone(p.Multimodal)
+	for i, items := range out.Multimodal {
+		out.Multimodal[i] = slices.Clone(items)
+	}
+	return out
 }
 
 // copied is what p points to, for itself.
@@ -59,45 +70,139 @@ func listening(t *testing.T, config func(*selection.Config)) (*world, *listener)
 	return w, l
 }
 
-// No field of a body is read and then dropped.
-func TestEveryFieldOfASelectionReachesTheCore(t *testing.T) {
-	w, l := listening(t, func(c *selection.Config) { c.PolicyHeaders = []string{"x-team"} })
-	a := w.do(t, "POST", "/select_and_reserve", `{"selection_id":"s","model_name":"default","routing_group":"default","token_ids":[1,2,3],"cache_salt":"salt","is_eagle":false,`+
-		`"router_config_override":{"overlap_score_credit":2,"assume_kv_reuse":false,"track_prefill_tokens":false},"expected_output_tokens":9,"priority_jump":1.5,"strict_priority":4,`+
-		`"session_id":"flat","session_context":{"session_id":"deep","parent_session_id":"above","session_final":true,"input_trigger":"tool_result","agent_headers":{"X-Agent":["a","b"]}},`+
-		`"pinned_worker":{"worker_id":2,"dp_rank":1},"affinity_target":{"worker_id":2,"dp_rank":1},"allowed_worker_ids":[2,"1"],`+
-		`"routing_constraints":{"required_taints":[],"preferred_taints":{"b":0.5}}}`, "x-dynamo-meta-policy-class", "fast", "x-team", "red")
-	a.want(t, 200)
-	id, rank, no := fleet.WorkerID(2), uint32(1), false
-	want := core.Request{
-		Kind: core.Book, SelectionID: "s", Surface: "selection", Partition: fleet.PartitionKey{Model: "default", Group: "default"}, Class: "fast",
-		Prompt:         core.Prompt{Tokens: []uint32{1, 2, 3}, Salt: "salt", Bigram: &no},
-		ExpectedOutput: 9, PriorityJump: 1500 * time.Millisecond, Priority: 4,
-		SessionContext: &core.SessionContext{ID: "deep", Parent: "above", Final: true, Trigger: core.TriggerToolResult, AgentHeaders: map[string]string{"x-agent": "a, b"}},
-		Pin:            &core.Pin{ID: &id, Rank: &rank}, Target: &core.Pin{ID: &id, Rank: &rank}, Allow: []string{"2", "1"},
-		Constraints: core.Constraints{PreferredTaints: map[string]float64{"b": 0.5}},
-		AssumeReuse: &no, TrackPrefill: &no, Headers: map[string]string{"x-team": "red"}, Detail: true,
-	}
-	got := *l.request.Load()
-	if got.Arrival.IsZero() || len(got.Overrides) != 1 {
-		t.Errorf("arrival %v, overrides %v", got.Arrival, got.Overrides)
-	}
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(core.Request{}, "Arrival", "Overrides", "Seed"), cmpopts.EquateEmpty()); diff != "" {
-		t.Errorf("the core was asked otherwise (-want +got)\n%s", diff)
+// asked are the paths of the fields that a body has, such as a.b.
+func asked(v any, path string, into map[string]bool) {
+	switch v := v.(type) {
+	case []any:
+		for _, e := range v {
+			asked(e, path, into)
+		}
+	case map[string]any:
+		for name, e := range v {
+			into[strings.TrimPrefix(path+"."+name, ".")] = true
+			asked(e, path+"."+name, into)
+		}
 	}
 }
 
+// describes are the paths of the fields that a schema has.
+func describes(schema map[string]any, path string, into map[string]bool) {
+	if items, is := schema["items"].(map[string]any); is {
+		describes(items, path, into)
+	}
+	properties, _ := schema["properties"].(map[string]any)
+	for name, of := range properties {
+		into[strings.TrimPrefix(path+"."+name, ".")] = true
+		describes(of.(map[string]any), path+"."+name, into)
+	}
+}
+
+// haveAll wants some body to have each field that the route describes.
+func (w *world) haveAll(t *testing.T, route string, bodies ...string) {
+	t.Helper()
+	described, had := map[string]bool{}, map[string]bool{}
+	describes(w.schemas(t)[route]["post"], "", described)
+	for _, body := range bodies {
+		var v any
+		if err := json.Unmarshal([]byte(body), &v); err != nil {
+			t.Fatal(err)
+		}
+		asked(v, "", had)
+	}
+	if !described["token_ids"] || !described["router_config_override.assume_kv_reuse"] {
+		t.Fatalf("%s describes %v", route, described)
+	}
+	for path := range described {
+		if !had[path] {
+			t.Errorf("no body has %s", path)
+		}
+	}
+}
+
+// adapted has two ranks, a taint and an adapter.
+func adapted(r *fleet.Record) {
+	r.DPSize, r.Taints, r.Adapters = 2, []string{"c"}, []fleet.Adapter{{Name: "lo"}}
+}
+
+// No field of a body is read and then dropped, but where another counts in its place.
+func TestEveryFieldOfASelectionReachesTheCore(t *testing.T) {
+	w, l := listening(t, func(c *selection.Config) { c.PolicyHeaders = []string{"x-team"} })
+	w.join(t, worker(3, adapted))
+	id, rank, no := fleet.WorkerID(3), uint32(1), false
+	bodies := []string{
+		`{"selection_id":"s","model_name":"default","routing_group":"default","token_ids":[1,2,3],"cache_salt":"salt","is_eagle":false,"lora_name":"lo",` +
+			`"block_mm_infos":[null,{"mm_objects":[{"mm_hash":18446744073709551615,"offsets":[[0,1]]},{"mm_hash":5,"offsets":[]}]}],` +
+			`"router_config_override":{"overlap_score_credit":2,"prefill_load_scale":3,"router_temperature":0.5,"shared_cache_multiplier":0.25,` +
+			`"assume_kv_reuse":false,"track_prefill_tokens":false},"expected_output_tokens":9,"priority_jump":1.5,"strict_priority":4,` +
+			`"session_id":"flat","session_context":{"session_id":"deep","parent_session_id":"above","session_final":true,"input_trigger":"tool_result","agent_headers":{"X-Agent":["a","b"]}},` +
+			`"pinned_worker":{"worker_id":3,"dp_rank":1},"affinity_target":{"worker_id":3,"dp_rank":1},"allowed_worker_ids":[3,"1"],` +
+			`"routing_constraints":{"required_taints":["c"],"preferred_taints":{"b":0.5}}}`,
+		`{"selection_id":"t","block_hashes":[1,-1],"sequence_hashes":[2,18446744073709551614],"isl_tokens":8,"lora_name":"nobodys","session_id":"flat",` +
+			`"router_config_override":{"prefill_load_scale":3,"overlap_score_weight":4}}`,
+		`{"selection_id":"u","token_ids":[1],"mm_routing_info":{"routing_token_ids":[7,8],"block_mm_infos":[{"mm_objects":[{"mm_hash":6,"offsets":[]}]}]}}`,
+	}
+	w.haveAll(t, "/select_and_reserve", bodies...)
+	for i, want := range []core.Request{
+		{
+			SelectionID: "s", Partition: fleet.PartitionKey{Model: "default", Group: "default"}, Adapter: "lo",
+			Prompt:         core.Prompt{Tokens: []uint32{1, 2, 3}, Salt: "salt", Bigram: &no, Multimodal: [][]uint64{nil, {1<<64 - 1, 5}}},
+			ExpectedOutput: 9, PriorityJump: 1500 * time.Millisecond, Priority: 4,
+			SessionContext: &core.SessionContext{ID: "deep", Parent: "above", Final: true, Trigger: core.TriggerToolResult, AgentHeaders: map[string]string{"x-agent": "a, b"}},
+			Pin:            &core.Pin{ID: &id, Rank: &rank}, Target: &core.Pin{ID: &id, Rank: &rank}, Allow: []string{"3", "1"},
+			Constraints: core.Constraints{RequiredTaints: []string{"c"}, PreferredTaints: map[string]float64{"b": 0.5}},
+			AssumeReuse: &no, TrackPrefill: &no,
+			Overrides: map[string]json.RawMessage{
+				"overlap_credit": json.RawMessage("2"), "prefill_load_scale": json.RawMessage("3"), "temperature": json.RawMessage("0.5"), "shared_weight": json.RawMessage("0.25"),
+			},
+		},
+		{
+			SelectionID: "t", Session: "flat", Overrides: map[string]json.RawMessage{"prefill_load_scale": json.RawMessage("4")},
+			Prompt: core.Prompt{Blocks: []kvcache.BlockHash{1, 1<<64 - 1}, Sequences: []kvcache.SequenceHash{2, 1<<64 - 2}, Count: 8, Exact: true, Scope: "nobodys"},
+		},
+		{SelectionID: "u", Prompt: core.Prompt{Tokens: []uint32{7, 8}, Multimodal: [][]uint64{{6}}}},
+	} {
+		want.Kind, want.Surface, want.Class, want.Headers, want.Detail = core.Book, "selection", "fast", map[string]string{"x-team": "red"}, true
+		w.do(t, "POST", "/select_and_reserve", bodies[i], "x-dynamo-meta-policy-class", "fast", "x-team", "red").want(t, 200)
+		got := *l.request.Load()
+		if got.Arrival.IsZero() {
+			t.Error("it has no arrival")
+		}
+		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(core.Request{}, "Arrival", "Seed"), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("the core was asked otherwise (-want +got)\n%s", diff)
+		}
+	}
+}
+
+// What chooses a worker (block hashes, the policy's settings, the length of the answer)
+// may stand in a booking that names one, and counts for nothing.
 func TestEveryFieldOfABookingReachesTheCore(t *testing.T) {
 	w, l := listening(t, nil)
-	w.post(t, "/reservations", `{"selection_id":"s","token_ids":[1,2,3,4,5],"cache_salt":"salt","worker_id":2,"dp_rank":1,"effective_prefill_tokens":2,"track_prefill_tokens":true,`+
-		`"router_config_override":{"assume_kv_reuse":false}}`).want(t, 201)
-	id, rank, yes, no, left := fleet.WorkerID(2), uint32(1), true, false, 2
-	want := core.Booking{
-		SelectionID: "s", Worker: &id, Rank: &rank, Uncached: &left, AssumeReuse: &no, TrackPrefill: &yes,
-		Prompt: core.Prompt{Tokens: []uint32{1, 2, 3, 4, 5}, Salt: "salt"},
+	w.join(t, worker(3, adapted))
+	id, one, rank, yes, no, left, none := fleet.WorkerID(3), fleet.WorkerID(1), uint32(1), true, false, 2, 0
+	bodies := []string{
+		`{"selection_id":"s","model_name":"default","routing_group":"default","token_ids":[1,2,3,4,5],"cache_salt":"salt","is_eagle":false,"lora_name":"lo",` +
+			`"block_mm_infos":[{"mm_objects":[{"mm_hash":5,"offsets":[[0,1]]}]}],"worker_id":3,"dp_rank":1,"effective_prefill_tokens":2,"track_prefill_tokens":true,` +
+			`"router_config_override":{"assume_kv_reuse":false,"track_prefill_tokens":false},"expected_output_tokens":9}`,
+		`{"selection_id":"t","block_hashes":[1],"sequence_hashes":[2,3],"isl_tokens":8,"lora_name":"nobodys","worker_id":1,"router_config_override":{"track_prefill_tokens":false,` +
+			`"overlap_score_credit":2,"prefill_load_scale":3,"router_temperature":0.5,"shared_cache_multiplier":0.25,"overlap_score_weight":4}}`,
+		`{"selection_id":"u","token_ids":[1],"mm_routing_info":{"routing_token_ids":[7,8],"block_mm_infos":[{"mm_objects":[{"mm_hash":6,"offsets":[]}]}]},"worker_id":1}`,
 	}
-	if diff := cmp.Diff(want, *l.booking.Load(), cmpopts.EquateEmpty()); diff != "" {
-		t.Errorf("the core was asked otherwise (-want +got)\n%s", diff)
+	w.haveAll(t, "/reservations", bodies...)
+	for i, want := range []core.Booking{
+		{
+			SelectionID: "s", Partition: fleet.PartitionKey{Model: "default", Group: "default"}, Adapter: "lo", Worker: &id, Rank: &rank, Uncached: &left,
+			AssumeReuse: &no, TrackPrefill: &yes, Prompt: core.Prompt{Tokens: []uint32{1, 2, 3, 4, 5}, Salt: "salt", Bigram: &no, Multimodal: [][]uint64{{5}}},
+		},
+		{
+			SelectionID: "t", Worker: &one, Uncached: &none, TrackPrefill: &no,
+			Prompt: core.Prompt{Sequences: []kvcache.SequenceHash{2, 3}, Count: 8, Exact: true, Scope: "nobodys"},
+		},
+		{SelectionID: "u", Worker: &one, Uncached: &none, Prompt: core.Prompt{Tokens: []uint32{7, 8}, Multimodal: [][]uint64{{6}}}},
+	} {
+		w.post(t, "/reservations", bodies[i]).want(t, 201)
+		if diff := cmp.Diff(want, *l.booking.Load(), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("the core was asked otherwise (-want +got)\n%s", diff)
+		}
 	}
 	for _, field := range []string{`"session_id":"s"`, `"session_context":{"session_id":"s"}`, `"advisory":true`} {
 		w.post(t, "/reservations", `{"selection_id":"t","token_ids":[1],"worker_id":2,`+field+`}`).want(t, 400)

@@ -125,10 +125,10 @@ func (agreeable) Update(_ context.Context, id fleet.WorkerID, change func(*fleet
 	return selection.Worker{Record: rec}, err
 }
 
-// The description has the limits of the code: what is at one is taken, what is past it
-// refused by the field's name.
-func TestLimitsAreDescribedAsTheyAre(t *testing.T) {
-	w := two(t, options{core: withSessions, parts: func(p *selection.Parts) { p.Workers = agreeable{} }})
+// schemas are those that the description has of bodies, by path and method, with their
+// numbers as they are written.
+func (w *world) schemas(t *testing.T) map[string]map[string]map[string]any {
+	t.Helper()
 	d := json.NewDecoder(bytes.NewReader(w.do(t, "GET", "/openapi.json", "").want(t, 200).body))
 	d.UseNumber()
 	var doc struct {
@@ -141,11 +141,26 @@ func TestLimitsAreDescribedAsTheyAre(t *testing.T) {
 	if err := d.Decode(&doc); err != nil {
 		t.Fatal(err)
 	}
-	found := map[string]bool{}
+	all := map[string]map[string]map[string]any{}
 	for path, methods := range doc.Paths {
+		all[path] = map[string]map[string]any{}
 		for method, op := range methods {
-			body := op.RequestBody.Content["application/json"].Schema
-			if body == nil || strings.HasPrefix(path, "/replica_sync") {
+			if body := op.RequestBody.Content["application/json"].Schema; body != nil {
+				all[path][method] = body
+			}
+		}
+	}
+	return all
+}
+
+// The description has the limits of the code: what is at one is taken, what is past it
+// refused by the field's name.
+func TestLimitsAreDescribedAsTheyAre(t *testing.T) {
+	w := two(t, options{core: withSessions, parts: func(p *selection.Parts) { p.Workers = agreeable{} }})
+	found := map[string]bool{}
+	for path, methods := range w.schemas(t) {
+		for method, body := range methods {
+			if strings.HasPrefix(path, "/replica_sync") {
 				continue
 			}
 			for _, l := range limits(body, nil) {
