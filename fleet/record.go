@@ -21,7 +21,7 @@ const (
 )
 
 // Engines are the engine kinds that a record may name.
-func Engines() []string { return []string{"vllm", "sglang", "llm-d", "trtllm"} }
+func Engines() []string { return []string{DefaultEngine, "sglang", "llm-d", "trtllm"} }
 
 // Adapter is a LoRA adapter that a worker serves beside its base model. ID is
 // the number that engines without adapter names put into their events; 0 when
@@ -137,7 +137,7 @@ func (r Record) Filled() (Record, error) {
 	}
 	r.Model = r.Partition().Model
 	if r.Engine == "" {
-		r.Engine = "vllm"
+		r.Engine = DefaultEngine
 	}
 	if r.DPSize == 0 && r.Asked == "" {
 		r.DPSize = 1

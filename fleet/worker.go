@@ -13,6 +13,9 @@ import (
 // none.
 const DefaultName = "default"
 
+// DefaultEngine is the engine kind of a worker of which nobody tells any.
+const DefaultEngine = "vllm"
+
 // WorkerID identifies one worker over all partitions. Every uint64 is valid.
 // In JSON it travels as a number; a decimal string is accepted as well, since
 // some clients lose digits above 2^53.

@@ -43,7 +43,7 @@ func recordOf(text []byte) (fleet.Record, error) {
 	}
 	id := *body.WorkerID
 	return body.record(fleet.Record{
-		ID: id, Name: id.String(), Model: cmp.Or(orZero(body.ModelName), fleet.DefaultName), Engine: fleet.Engines()[0], Group: orZero(body.RoutingGroup),
+		ID: id, Name: id.String(), Model: cmp.Or(orZero(body.ModelName), fleet.DefaultName), Engine: fleet.DefaultEngine, Group: orZero(body.RoutingGroup),
 		RequireEvents: true, NoHealthCheck: true, Asked: asked,
 	})
 }
