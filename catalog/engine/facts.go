@@ -191,12 +191,12 @@ func (f *finder) vllmSockets() {
 // keep leaves out the ranks that the worker does not have.
 func (f *finder) keep(field string, s sockets) map[int]string {
 	kept := map[int]string{}
-	for rank, endpoint := range s.byRank {
+	for _, rank := range slices.Sorted(maps.Keys(s.byRank)) {
 		if rank < f.rec.DPStart || rank >= f.rec.DPStart+max(f.DPSize, 1) {
 			s.why = fmt.Sprintf("rank %d is none of the %d from dp_start %d on", rank, max(f.DPSize, 1), f.rec.DPStart)
 			continue
 		}
-		kept[rank] = endpoint
+		kept[rank] = s.byRank[rank]
 	}
 	if s.why != "" && len(kept) < max(f.DPSize, 1) {
 		f.untold(field, s.why)

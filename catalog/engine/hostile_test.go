@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
 	"github.com/routerd/routerd/catalog"
@@ -185,6 +186,24 @@ func TestRanksThatTheRecordHasNotAreLeftOut(t *testing.T) {
 	got = ask(t, says(t, bodies), fleet.Record{DPStart: 3})
 	if got.DPSize != 1 || got.KVEvents[3] != "tcp://127.0.0.1:5560" {
 		t.Errorf("with dp_start 3: got %+v", got)
+	}
+}
+
+// The catalog compares facts to learn whether an engine is another one.
+func TestTheSameAnswersGiveTheSameFacts(t *testing.T) {
+	for name, body := range map[string]string{
+		"several ranks that are not the worker's": `{"5":{"endpoint":"tcp://*:1"},"6":{"endpoint":"tcp://*:2"},"7":{"endpoint":"tcp://*:3"}}`,
+		"several endpoints that nobody reaches":   `{"0":{"endpoint":"a","replay_endpoint":"a"},"1":{"endpoint":"b","replay_endpoint":"b"},"2":{"endpoint":"c","replay_endpoint":"c"}}`,
+		"one rank written in several ways":        `{"0":{"endpoint":"tcp://*:1"},"00":{"endpoint":"tcp://*:2"},"+0":{"endpoint":"tcp://*:3"}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := engine.FactsOf([]byte(body))
+			for range 50 {
+				if diff := cmp.Diff(want, engine.FactsOf([]byte(body))); diff != "" {
+					t.Fatalf("-first +later\n%s", diff)
+				}
+			}
+		})
 	}
 }
 

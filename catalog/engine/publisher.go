@@ -3,6 +3,8 @@ package engine
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 
 	"github.com/routerd/routerd/fleet"
@@ -37,9 +39,9 @@ func (s *answers) readSources(body io.Reader) error {
 		return err
 	}
 	s.sources = map[int]publisher{}
-	for key, p := range byRank {
+	for _, key := range slices.Sorted(maps.Keys(byRank)) { // a rank may be written in several ways
 		if rank, err := strconv.Atoi(key); err == nil && rank >= 0 && rank < fleet.MaxRanks {
-			s.sources[rank] = p
+			s.sources[rank] = byRank[key]
 		}
 	}
 	return nil
@@ -65,7 +67,8 @@ func (k *sockets) put(rank int, endpoint string, err error) {
 // resolved are the sockets of ranks that the engine lists one by one.
 func resolved(sources map[int]publisher, host string) (events, replay sockets) {
 	events.why, replay.why = sourcesPath+" names no publisher", sourcesPath+" names no replay socket"
-	for rank, p := range sources {
+	for _, rank := range slices.Sorted(maps.Keys(sources)) {
+		p := sources[rank]
 		if !p.on() {
 			continue
 		}
