@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 )
@@ -44,10 +45,14 @@ func (a *Asker) get(ctx context.Context, base, path string, read func(io.Reader)
 	return true, bare(read(io.LimitReader(resp.Body, maxBody+1)))
 }
 
-// bare takes the method and the URL off an error of net/http.
+// bare takes the method and the URL off an error of net/http, and this end's port,
+// by which one that comes again would look like another.
 func bare(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err
+	}
+	if e, ok := errors.AsType[*net.OpError](err); ok {
+		err = &net.OpError{Op: e.Op, Net: e.Net, Addr: e.Addr, Err: e.Err}
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return errors.New("no answer in time")

@@ -207,6 +207,33 @@ func TestTheSameAnswersGiveTheSameFacts(t *testing.T) {
 	}
 }
 
+// The port that this end of a connection had is another one each time.
+func TestBrokenConnectionsReadTheSameEachTime(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v1/models" {
+			_, _ = io.WriteString(w, vllmModels)
+			return
+		}
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if tcp, ok := conn.(*net.TCPConn); ok {
+			_ = tcp.SetLinger(0) // a reset, not an end
+		}
+		_ = conn.Close()
+	}))
+	defer s.Close()
+	want := ask(t, s, fleet.Record{})
+	if !strings.Contains(strings.Join(want.Untold, "\n"), "reset") {
+		t.Errorf("got %q", want.Untold)
+	}
+	if diff := cmp.Diff(want, ask(t, s, fleet.Record{})); diff != "" {
+		t.Errorf("-first +later\n%s", diff)
+	}
+}
+
 func TestTheDeveloperModesOlderTextIsNotRead(t *testing.T) {
 	got := ask(t, says(t, map[string]string{"/v1/models": vllmModels, "/server_info": `{"vllm_config":"model='m', seed=0"}`}), fleet.Record{})
 	if got.Engine != "vllm" || got.MaxBatchedTokens != 0 {
