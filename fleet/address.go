@@ -119,7 +119,7 @@ func CheckEndpoint(field, endpoint string) error {
 }
 
 func reachable(endpoint string) bool {
-	if checkName("", endpoint) != nil || strings.ContainsAny(endpoint, "?;") {
+	if CheckName("", endpoint) != nil || strings.ContainsAny(endpoint, "?;") {
 		return false
 	}
 	if path, ok := strings.CutPrefix(endpoint, "ipc://"); ok {

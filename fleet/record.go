@@ -161,7 +161,7 @@ func (r Record) Located() error {
 
 func (r Record) check() error {
 	for _, f := range []struct{ field, value string }{{"name", r.Name}, {"model", r.Partition().Model}, {"group", r.Group}} {
-		if err := checkName(f.field, f.value); err != nil {
+		if err := CheckName(f.field, f.value); err != nil {
 			return err
 		}
 	}
@@ -224,12 +224,12 @@ func (r Record) checkParts() error {
 		return err
 	}
 	if r.StableRoutingID != "" {
-		if err := checkName("stable_routing_id", r.StableRoutingID); err != nil {
+		if err := CheckName("stable_routing_id", r.StableRoutingID); err != nil {
 			return err
 		}
 	}
 	for i, t := range r.Taints {
-		if err := checkName(fmt.Sprintf("taints[%d]", i), t); err != nil {
+		if err := CheckName(fmt.Sprintf("taints[%d]", i), t); err != nil {
 			return err
 		}
 	}
@@ -238,7 +238,7 @@ func (r Record) checkParts() error {
 
 func checkTexts(field string, texts map[string]string) error {
 	for _, k := range slices.Sorted(maps.Keys(texts)) {
-		if err := checkName(field+" key", k); err != nil {
+		if err := CheckName(field+" key", k); err != nil {
 			return err
 		}
 		if v := texts[k]; len(v) > MaxNameBytes {
@@ -252,7 +252,7 @@ func (r Record) checkAdapters() error {
 	names, ids := map[string]bool{r.Model: true}, map[int64]bool{}
 	for i, a := range r.Adapters {
 		field := fmt.Sprintf("adapters[%d].name", i)
-		if err := checkName(field, a.Name); err != nil {
+		if err := CheckName(field, a.Name); err != nil {
 			return err
 		}
 		if names[a.Name] {
@@ -279,7 +279,9 @@ func (r Record) checkHeaderName() error {
 	return nil
 }
 
-func checkName(field, v string) error {
+// CheckName refuses, as a *FieldError about the field, what is no name in a record: of a
+// worker, a model, a group, an adapter. A worker's own name has further rules.
+func CheckName(field, v string) error {
 	if v == "" || len(v) > MaxNameBytes {
 		return &FieldError{Field: field, Value: v, Allowed: "1 to 256 bytes"}
 	}

@@ -1,6 +1,7 @@
 package adapters
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -47,12 +48,11 @@ func (c Config) Validate() error {
 	}
 	for i, a := range c.Manage {
 		field := func(name string) string { return fmt.Sprintf("manage[%d].%s", i, name) }
+		if err := cmp.Or(fleet.CheckName(field("name"), a.Name), fleet.CheckName(field("model"), a.Model)); err != nil {
+			return err
+		}
 		switch {
-		case !plain(a.Name, fleet.MaxNameBytes):
-			return &fleet.FieldError{Field: field("name"), Value: a.Name, Allowed: "1 to 256 bytes of printable text"}
-		case !plain(a.Model, fleet.MaxNameBytes):
-			return &fleet.FieldError{Field: field("model"), Value: a.Model, Allowed: "1 to 256 bytes of printable text"}
-		case !plain(a.Path, maxPathBytes):
+		case !plain(a.Path):
 			return &fleet.FieldError{Field: field("path"), Value: a.Path, Allowed: "1 to 4096 bytes of printable text"}
 		case names[a.Name] || models[a.Name]:
 			return &fleet.FieldError{Field: field("name"), Value: a.Name, Allowed: "a name that no other managed adapter and no model of one has"}
@@ -62,8 +62,8 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// plain tells whether the text is printable, not empty and not too long.
-func plain(s string, most int) bool {
-	return s != "" && len(s) <= most && utf8.ValidString(s) &&
-		!strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
+// plain tells whether a path is printable, not empty and not too long.
+func plain(path string) bool {
+	return path != "" && len(path) <= maxPathBytes && utf8.ValidString(path) &&
+		!strings.ContainsFunc(path, func(r rune) bool { return r < ' ' || r == 0x7f })
 }

@@ -75,7 +75,7 @@ func (c engines) list(ctx context.Context, r fleet.Record) (map[string]bool, err
 }
 
 // namesIn reads the adapters from the answer of /v1/models: the cards with a
-// parent. Names that no request could have are left out.
+// parent. Names that no record can have are left out.
 func namesIn(body []byte) (map[string]bool, error) {
 	var models struct {
 		Data []struct {
@@ -88,7 +88,7 @@ func namesIn(body []byte) (map[string]bool, error) {
 	}
 	names := map[string]bool{}
 	for _, card := range models.Data {
-		if card.Parent != nil && *card.Parent != "" && plain(card.ID, fleet.MaxNameBytes) && len(names) < fleet.MaxAdapters {
+		if card.Parent != nil && *card.Parent != "" && fleet.CheckName("id", card.ID) == nil && len(names) < fleet.MaxAdapters {
 			names[card.ID] = true
 		}
 	}

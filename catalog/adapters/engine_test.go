@@ -23,6 +23,7 @@ func TestTheListIsTheCardsWithAParent(t *testing.T) {
 	for body, want := range map[string]map[string]bool{
 		`{"object":"list","data":[{"id":"base","parent":null},{"id":"sql","root":"/lora/sql","parent":"base"}]}`:      {"sql": true},
 		`{"data":[{"id":"base"},{"id":"other","parent":""},{"id":"a\nb","parent":"base"},{"id":"","parent":"base"}]}`: {},
+		"{\"data\":[{\"id\":\"b\xc3\",\"parent\":\"base\"},{\"id\":\"sql\",\"parent\":\"base\"}]}":                    {"sql": true},
 		`{"data":[]}`: {}, `{}`: {},
 	} {
 		got, err := adapters.NamesIn([]byte(body))
@@ -150,6 +151,7 @@ func TestConfigurationsOutOfRangeNameTheField(t *testing.T) {
 		{"manage (count)", func(c *adapters.Config) { c.Manage = make([]adapters.Adapter, 4097) }},
 		{"manage[0].name", func(c *adapters.Config) { c.Manage[0].Name = "" }},
 		{"manage[0].name", func(c *adapters.Config) { c.Manage[0].Name = "a\nb" }},
+		{"manage[0].name", func(c *adapters.Config) { c.Manage[0].Name = "a\uFFFD" }},
 		{"manage[1].name", func(c *adapters.Config) { c.Manage[1].Name = strings.Repeat("n", 257) }},
 		{"manage[1].name", func(c *adapters.Config) { c.Manage[1].Name = c.Manage[0].Name }},
 		{"manage[0].name", func(c *adapters.Config) { c.Manage[0].Name = "sim-model" }},

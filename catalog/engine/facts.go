@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/routerd/routerd/catalog"
 	"github.com/routerd/routerd/fleet"
@@ -19,7 +21,10 @@ const (
 	trtllm = "trtllm"
 )
 
-const maxTokens = 1 << 30 // as a record allows
+const (
+	maxTokens  = 1 << 30 // as a record allows
+	maxVersion = 64      // bytes
+)
 
 // mayBeSGLang tells whether nothing says that it is another engine.
 func (s *answers) mayBeSGLang() bool {
@@ -117,11 +122,18 @@ func (f *finder) findVersion() {
 	if f.Engine == sglang {
 		version, place = f.info.Version, infoPath
 	}
-	if plain(version, maxVersion) {
+	if printable(version) {
 		f.Version = version
 		return
 	}
 	f.untold("version", "no version", place)
+}
+
+// printable tells whether a version can be shown: not empty and not too long, without
+// control characters and spaces around it.
+func printable(version string) bool {
+	return version != "" && len(version) <= maxVersion && utf8.ValidString(version) &&
+		strings.TrimSpace(version) == version && !strings.ContainsFunc(version, unicode.IsControl)
 }
 
 func (f *finder) need(field string, value int, why string, places ...string) {

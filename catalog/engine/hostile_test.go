@@ -207,6 +207,21 @@ func TestTheSameAnswersGiveTheSameFacts(t *testing.T) {
 	}
 }
 
+func TestACardThatNoRecordCanHaveCostsNoOther(t *testing.T) {
+	for name, id := range map[string]string{
+		"cut in a letter": "b\xc3", "no UTF-8": "\xff", "a control character": `a\u007fb`, "too long": strings.Repeat("x", 257), "empty": "",
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := ask(t, says(t, map[string]string{"/v1/models": `{"data":[{"id":"` + id + `","owned_by":"vllm"},{"id":"m","owned_by":"vllm"},` +
+				`{"id":"` + id + `","parent":"m"},{"id":"sql","parent":"m"}]}`}), fleet.Record{})
+			checkFacts(t, got)
+			if diff := cmp.Diff([]fleet.Adapter{{Name: "sql"}}, got.Adapters); diff != "" || len(got.Models) != 1 {
+				t.Errorf("models %q, -want +got\n%s", got.Models, diff)
+			}
+		})
+	}
+}
+
 // The port that this end of a connection had is another one each time.
 func TestBrokenConnectionsReadTheSameEachTime(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -278,6 +293,7 @@ func FuzzAnyAnswerGivesFactsInRange(f *testing.F) {
 		}
 	}
 	f.Add([]byte(`{"kv_events":{"endpoint_host":"::","endpoint_port_base":65535,"dp_size":4096,"block_size":1}}`))
+	f.Add([]byte("{\"data\":[{\"id\":\"m\"},{\"id\":\"b\xc3\",\"parent\":\"m\"}]}"))
 	f.Add([]byte(`[{"kvCacheStats":{"maxNumBlocks":-1,"tokensPerBlock":1e9}},{}]`))
 	f.Add([]byte(`{"vllm_config":{"kv_events_config":{"endpoint":"tcp://*:1"}},"0":{"endpoint":"ipc://"}}`))
 	f.Fuzz(func(t *testing.T, body []byte) {

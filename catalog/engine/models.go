@@ -5,16 +5,11 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/routerd/routerd/fleet"
 )
 
-const (
-	maxModels  = 64 // base models of one engine that are kept
-	maxVersion = 64 // bytes
-)
+const maxModels = 64 // base models of one engine that are kept
 
 // card is one entry of /v1/models.
 type card struct {
@@ -69,13 +64,13 @@ func ownedBy(owner string) string {
 	return ""
 }
 
-// base and adapters are the models by name, each once, without names that no
-// request could have.
+// base and adapters are the models by name, each once, without names that no record
+// can have.
 func (s *answers) base() []string {
 	var names []string
 	seen := map[string]bool{}
 	for _, c := range s.models {
-		if c.Parent == "" && plain(c.ID, fleet.MaxNameBytes) && !seen[c.ID] && len(names) < maxModels {
+		if c.Parent == "" && named(c.ID) && !seen[c.ID] && len(names) < maxModels {
 			names, seen[c.ID] = append(names, c.ID), true
 		}
 	}
@@ -89,16 +84,12 @@ func (s *answers) adapters() []fleet.Adapter {
 		seen[name] = true
 	}
 	for _, c := range s.models {
-		if c.Parent != "" && plain(c.ID, fleet.MaxNameBytes) && !seen[c.ID] && len(adapters) < fleet.MaxAdapters {
+		if c.Parent != "" && named(c.ID) && !seen[c.ID] && len(adapters) < fleet.MaxAdapters {
 			adapters, seen[c.ID] = append(adapters, fleet.Adapter{Name: c.ID}), true
 		}
 	}
 	return adapters
 }
 
-// plain tells whether the text is printable, not empty and not too long, without
-// spaces around it.
-func plain(s string, most int) bool {
-	return s != "" && len(s) <= most && utf8.ValidString(s) && strings.TrimSpace(s) == s &&
-		!strings.ContainsFunc(s, unicode.IsControl)
-}
+// named tells whether a record can have the name.
+func named(name string) bool { return fleet.CheckName("id", name) == nil }

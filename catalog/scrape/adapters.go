@@ -6,10 +6,8 @@ import (
 	"io"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
-	"unicode/utf8"
 
 	"github.com/routerd/routerd/fleet"
 )
@@ -123,8 +121,7 @@ func adaptersIn(body io.Reader, model string) ([]string, error) {
 
 // adapterName tells whether a record of the model can list an adapter of that name.
 func adapterName(name, model string) bool {
-	return name != "" && name != model && len(name) <= fleet.MaxNameBytes && utf8.ValidString(name) &&
-		!strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f || r == utf8.RuneError })
+	return name != model && fleet.CheckName("adapters", name) == nil
 }
 
 // spread is d, a fifth more or less; at is from 0 to 1.

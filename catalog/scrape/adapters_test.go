@@ -24,6 +24,7 @@ func TestAdaptersAreTheCardsWithAParent(t *testing.T) {
 		{"sorted, each once", `{"data":[{"id":"b","parent":"m"},{"id":"a","parent":"m"},{"id":"b","parent":"m"}]}`, []string{"a", "b"}},
 		{"what no record can have", `{"data":[{"id":"base-model","parent":"m"},{"id":"","parent":"m"},{"id":"a\u0000b","parent":"m"},{"id":"` +
 			strings.Repeat("x", 257) + `","parent":"m"},{"id":"a","parent":""}]}`, []string{}},
+		{"no UTF-8", "{\"data\":[{\"id\":\"b\xc3\",\"parent\":\"m\"},{\"id\":\"sql\",\"parent\":\"m\"}]}", []string{"sql"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := scrape.ReadAdapters(c.body, "base-model")
