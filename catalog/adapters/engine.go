@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/routerd/routerd/catalog/engine"
 	"github.com/routerd/routerd/fleet"
 )
 
@@ -28,7 +29,7 @@ const (
 )
 
 // loads tells whether adapters can be loaded on such an engine while it runs.
-func loads(engine string) bool { return engine == vllm || engine == sglang }
+func loads(kind string) bool { return kind == vllm || kind == sglang }
 
 // engines speaks the engines' adapter API. Safe for concurrent use.
 type engines struct{ http *http.Client }
@@ -67,32 +68,15 @@ func (c engines) list(ctx context.Context, r fleet.Record) (map[string]bool, err
 	if err != nil {
 		return nil, fmt.Errorf("list adapters: %w", err)
 	}
-	names, err := namesIn(body)
+	names, err := engine.Adapters(bytes.NewReader(body))
 	if err != nil {
-		return nil, fmt.Errorf("list adapters: read /v1/models: %w", err)
+		return nil, fmt.Errorf("list adapters: %w", err)
 	}
-	return names, nil
-}
-
-// namesIn reads the adapters from the answer of /v1/models: the cards with a
-// parent. Names that no record can have are left out.
-func namesIn(body []byte) (map[string]bool, error) {
-	var models struct {
-		Data []struct {
-			ID     string  `json:"id"`
-			Parent *string `json:"parent"`
-		} `json:"data"`
+	loaded := make(map[string]bool, len(names))
+	for _, name := range names {
+		loaded[name] = true
 	}
-	if err := json.Unmarshal(body, &models); err != nil {
-		return nil, err
-	}
-	names := map[string]bool{}
-	for _, card := range models.Data {
-		if card.Parent != nil && *card.Parent != "" && fleet.CheckName("id", card.ID) == nil && len(names) < fleet.MaxAdapters {
-			names[card.ID] = true
-		}
-	}
-	return names, nil
+	return loaded, nil
 }
 
 // load has the engine load the adapter and waits for it.

@@ -10,8 +10,5 @@ func Hurry(m *Manager) {
 	}
 }
 
-// NamesIn reads the answer of /v1/models, Message an engine's refusal.
-var (
-	NamesIn = namesIn
-	Message = message
-)
+// Message reads an engine's refusal.
+var Message = message

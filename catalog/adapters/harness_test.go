@@ -16,6 +16,7 @@ import (
 
 	"github.com/routerd/routerd/catalog"
 	"github.com/routerd/routerd/catalog/adapters"
+	"github.com/routerd/routerd/catalog/engine"
 	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/core/lora"
 	"github.com/routerd/routerd/fleet"
@@ -291,16 +292,11 @@ func (b *bench) get(id fleet.WorkerID, path string) string {
 // loaded lists what an engine has loaded.
 func (b *bench) loaded(id fleet.WorkerID) []string {
 	b.t.Helper()
-	names, err := adapters.NamesIn([]byte(b.get(id, "/v1/models")))
+	names, err := engine.Adapters(strings.NewReader(b.get(id, "/v1/models")))
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	list := []string{}
-	for n := range names {
-		list = append(list, n)
-	}
-	slices.Sort(list)
-	return list
+	return names
 }
 
 func (b *bench) has(id fleet.WorkerID, adapter string) bool {

@@ -82,7 +82,7 @@ func fields(untold []string) string {
 }
 
 func TestEachReleaseTellsWhatItsOwnCodeAnswers(t *testing.T) {
-	adapters := []fleet.Adapter{{Name: "sql-adapter"}, {Name: "chat-adapter"}}
+	adapters := []fleet.Adapter{{Name: "chat-adapter"}, {Name: "sql-adapter"}}
 	ports := func(base int) map[int]string {
 		return map[int]string{0: "tcp://127.0.0.1:" + strconv.Itoa(base), 1: "tcp://127.0.0.1:" + strconv.Itoa(base+1)}
 	}

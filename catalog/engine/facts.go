@@ -59,7 +59,10 @@ func (s *answers) facts(rec fleet.Record, host string) catalog.Facts {
 	if f.Engine == vllm && rec.Engine == llmd {
 		f.Engine = llmd
 	}
-	f.Models, f.Adapters = s.base(), s.adapters()
+	f.Models = s.base()
+	for _, name := range adaptersOf(s.models, f.Models) {
+		f.Adapters = append(f.Adapters, fleet.Adapter{Name: name})
+	}
 	if len(f.Models) == 0 {
 		f.untold("model", "no base model", modelsPath)
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/routerd/routerd/fleet"
@@ -18,15 +19,42 @@ type card struct {
 	Parent  string `json:"parent"`
 }
 
-func (s *answers) readModels(body io.Reader) error {
+func (s *answers) readModels(body io.Reader) (err error) {
+	s.models, err = cardsIn(body)
+	return err
+}
+
+func cardsIn(body io.Reader) ([]card, error) {
 	var list struct {
 		Data []card `json:"data"`
 	}
 	if err := decode(body, &list); err != nil {
-		return err
+		return nil, err
 	}
-	s.models = list.Data
-	return nil
+	return list.Data, nil
+}
+
+// Adapters reads the adapters from an engine's answer of /v1/models: the cards with a
+// parent, without those of a base model's name and of names that no record can have.
+// They are sorted, each is there once, and there are never more than a record holds.
+func Adapters(body io.Reader, base ...string) ([]string, error) {
+	cards, err := cardsIn(body)
+	if err != nil {
+		return nil, fmt.Errorf("read /v1/models: %w", err)
+	}
+	return adaptersOf(cards, base), nil
+}
+
+func adaptersOf(cards []card, base []string) []string {
+	names := []string{}
+	for _, c := range cards {
+		if c.Parent != "" && named(c.ID) && !slices.Contains(base, c.ID) {
+			names = append(names, c.ID)
+		}
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	return names[:min(len(names), fleet.MaxAdapters)]
 }
 
 func (s *answers) readVersion(body io.Reader) error {
@@ -64,8 +92,7 @@ func ownedBy(owner string) string {
 	return ""
 }
 
-// base and adapters are the models by name, each once, without names that no record
-// can have.
+// base are the base models by name, each once, without names that no record can have.
 func (s *answers) base() []string {
 	var names []string
 	seen := map[string]bool{}
@@ -75,20 +102,6 @@ func (s *answers) base() []string {
 		}
 	}
 	return names
-}
-
-func (s *answers) adapters() []fleet.Adapter {
-	var adapters []fleet.Adapter
-	seen := map[string]bool{}
-	for _, name := range s.base() {
-		seen[name] = true
-	}
-	for _, c := range s.models {
-		if c.Parent != "" && named(c.ID) && !seen[c.ID] && len(adapters) < fleet.MaxAdapters {
-			adapters, seen[c.ID] = append(adapters, fleet.Adapter{Name: c.ID}), true
-		}
-	}
-	return adapters
 }
 
 // named tells whether a record can have the name.

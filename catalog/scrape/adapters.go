@@ -1,9 +1,6 @@
 package scrape
 
 import (
-	"encoding/json"
-	"fmt"
-	"io"
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
@@ -94,29 +91,6 @@ func (l *adapterList) used(s loraSample, model string) (changed bool) {
 		l.due = soon
 	}
 	return true
-}
-
-// adaptersIn reads the answer of /v1/models: the cards with a parent. Names that a
-// record of the model cannot have are left out.
-func adaptersIn(body io.Reader, model string) ([]string, error) {
-	var answer struct {
-		Data []struct {
-			ID     string  `json:"id"`
-			Parent *string `json:"parent"`
-		} `json:"data"`
-	}
-	if err := json.NewDecoder(body).Decode(&answer); err != nil {
-		return nil, fmt.Errorf("read /v1/models: %w", err)
-	}
-	names := []string{}
-	for _, card := range answer.Data {
-		if card.Parent != nil && *card.Parent != "" && adapterName(card.ID, model) {
-			names = append(names, card.ID)
-		}
-	}
-	slices.Sort(names)
-	names = slices.Compact(names)
-	return names[:min(len(names), fleet.MaxAdapters)], nil
 }
 
 // adapterName tells whether a record of the model can list an adapter of that name.

@@ -7,62 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/routerd/routerd/catalog/scrape"
 	"github.com/routerd/routerd/fleet"
 )
-
-func TestAdaptersAreTheCardsWithAParent(t *testing.T) {
-	for _, c := range []struct {
-		name, body string
-		want       []string
-	}{
-		{"vLLM", fixture(t, "models_vllm.json"), []string{"sql-adapter"}},
-		{"SGLang", fixture(t, "models_sglang.json"), []string{"sql-adapter"}},
-		{"none", `{"data":[]}`, []string{}},
-		{"sorted, each once", `{"data":[{"id":"b","parent":"m"},{"id":"a","parent":"m"},{"id":"b","parent":"m"}]}`, []string{"a", "b"}},
-		{"what no record can have", `{"data":[{"id":"base-model","parent":"m"},{"id":"","parent":"m"},{"id":"a\u0000b","parent":"m"},{"id":"` +
-			strings.Repeat("x", 257) + `","parent":"m"},{"id":"a","parent":""}]}`, []string{}},
-		{"no UTF-8", "{\"data\":[{\"id\":\"b\xc3\",\"parent\":\"m\"},{\"id\":\"sql\",\"parent\":\"m\"}]}", []string{"sql"}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			got, err := scrape.ReadAdapters(c.body, "base-model")
-			must(t, err)
-			if diff := cmp.Diff(c.want, got); diff != "" {
-				t.Error(diff)
-			}
-		})
-	}
-	for _, body := range []string{"", "null x", "[1]", `{"data":{}}`, strings.Repeat(`{"data":`, 20000)} {
-		if got, err := scrape.ReadAdapters(body, "m"); err == nil && len(got) > 0 {
-			t.Errorf("%.20q: got %v", body, got)
-		}
-	}
-}
-
-func FuzzAdapters(f *testing.F) {
-	f.Add(fixture(f, "models_vllm.json"), "base-model")
-	f.Add(fixture(f, "models_sglang.json"), "sql-adapter")
-	f.Fuzz(func(t *testing.T, body, model string) {
-		names, err := scrape.ReadAdapters(body, model)
-		if err != nil {
-			return
-		}
-		r := record(1, "http://127.0.0.1:1")
-		for _, name := range names {
-			if name == model {
-				t.Errorf("%q is the model", name)
-			}
-			if name != r.Model {
-				r.Adapters = append(r.Adapters, fleet.Adapter{Name: name})
-			}
-		}
-		if _, err := r.Normalised(); err != nil {
-			t.Error(err)
-		}
-	})
-}
 
 func lora(at float64, names string) string {
 	return fmt.Sprintf("vllm:num_requests_running 1\nvllm:lora_requests_info{running_lora_adapters=%q} %f\n", names, at)

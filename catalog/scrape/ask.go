@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/routerd/routerd/catalog/engine"
 )
 
 // errNoLoad is an answer that can be read and says nothing of the load.
@@ -48,8 +50,8 @@ func (s *Scraper) visit(ctx context.Context, q question) answer {
 
 // metricsPath is where an engine has its metrics. TensorRT-LLM has others at
 // /metrics, which only one reader gets and which are waited for.
-func metricsPath(engine string) string {
-	if engine == "trtllm" {
+func metricsPath(kind string) string {
+	if kind == "trtllm" {
 		return "/prometheus/metrics"
 	}
 	return "/metrics"
@@ -101,7 +103,7 @@ func (s *Scraper) readAdapters(ctx context.Context, q question) error {
 	defer cancel()
 	var names []string
 	size, err := q.line.get(ctx, "/v1/models", &q.scraper.buffers, func(body *bufio.Reader) (err error) {
-		names, err = adaptersIn(body, q.target.place.model)
+		names, err = engine.Adapters(body, q.target.place.model)
 		return err
 	})
 	s.counters.bytes.Add(uint64(size))

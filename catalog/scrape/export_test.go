@@ -5,7 +5,6 @@ import (
 	"context"
 	"io"
 	"net"
-	"strings"
 	"time"
 
 	"github.com/routerd/routerd/core/load"
@@ -64,11 +63,6 @@ func ReadMetrics(metrics io.Reader, r fleet.Record, at time.Time) (Read, error) 
 		}
 	}
 	return read, nil
-}
-
-// ReadAdapters reads the answer of /v1/models.
-func ReadAdapters(body, model string) ([]string, error) {
-	return adaptersIn(strings.NewReader(body), model)
 }
 
 // Spread is spread.
