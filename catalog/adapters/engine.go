@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -19,6 +18,7 @@ import (
 
 const (
 	dialTimeout  = 2 * time.Second
+	keepIdle     = 30 * time.Second
 	listTimeout  = 3 * time.Second
 	callTimeout  = 5 * time.Minute // an adapter may have to be downloaded
 	maxListBytes = 8 << 20
@@ -34,17 +34,7 @@ func loads(kind string) bool { return kind == vllm || kind == sglang }
 // engines speaks the engines' adapter API. Safe for concurrent use.
 type engines struct{ http *http.Client }
 
-func newEngines() engines {
-	return engines{&http.Client{
-		Transport: &http.Transport{
-			DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
-			MaxIdleConnsPerHost: 1,
-			IdleConnTimeout:     30 * time.Second,
-		},
-		// A redirect is an answer that is not understood, not a wish to follow.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
-}
+func newEngines() engines { return engines{engine.NewClient(dialTimeout, keepIdle)} }
 
 // statusError is an engine's refusal.
 type statusError struct {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -34,14 +33,7 @@ func New(o Options) *Asker {
 	if o.Timeout <= 0 {
 		o.Timeout = defaultTimeout
 	}
-	return &Asker{timeout: o.Timeout, http: &http.Client{
-		Transport: &http.Transport{
-			DialContext:       (&net.Dialer{Timeout: o.Timeout}).DialContext,
-			DisableKeepAlives: true, // an engine is asked rarely
-		},
-		// A redirect is an answer that is not understood, not a wish to follow.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
+	return &Asker{timeout: o.Timeout, http: NewClient(o.Timeout, 0)} // an engine is asked rarely
 }
 
 // The places where engines tell something.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"time"
 )
 
 const (
@@ -15,14 +16,23 @@ const (
 	maxLine = 1 << 20 // bytes of one line of metrics
 )
 
-// statusError is an answer that is not a 200.
-type statusError struct{ status int }
-
-// Error has the status.
-func (e *statusError) Error() string { return fmt.Sprintf("status %d", e.status) }
-
 // errTooLong is an answer that is longer than what is read of one.
 var errTooLong = fmt.Errorf("more than %d MiB", maxBody>>20)
+
+// NewClient makes a client for engines with connections of its own: to connect takes
+// at most so long, and an idle connection is kept so long; 0 keeps none.
+func NewClient(dial, keep time.Duration) *http.Client {
+	return &http.Client{
+		Transport: &http.Transport{
+			DialContext:         (&net.Dialer{Timeout: dial}).DialContext,
+			DisableKeepAlives:   keep == 0,
+			MaxIdleConnsPerHost: 1,
+			IdleConnTimeout:     keep,
+		},
+		// A redirect is an answer that is not understood, not a wish to follow.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
 
 // get asks for a path below the worker's URL and has read take a 200's body, of
 // which it sees at most one byte more than maxBody. answered is whether anybody
@@ -40,7 +50,7 @@ func (a *Asker) get(ctx context.Context, base, path string, read func(io.Reader)
 	}
 	defer func() { _ = resp.Body.Close() }() // nothing is lost when closing a read body fails
 	if resp.StatusCode != http.StatusOK {
-		return true, &statusError{resp.StatusCode}
+		return true, fmt.Errorf("status %d", resp.StatusCode)
 	}
 	return true, bare(read(io.LimitReader(resp.Body, maxBody+1)))
 }
