@@ -58,6 +58,7 @@ type list struct {
 	mu      sync.Mutex // guards all below
 	views   []catalog.View
 	changed chan struct{}
+	read    int // times
 }
 
 func listOf(records ...fleet.Record) *list {
@@ -91,7 +92,14 @@ func (l *list) setLifecycle(to core.Lifecycle) {
 func (l *list) Workers() []catalog.View {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.read++
 	return slices.Clone(l.views)
+}
+
+func (l *list) reads() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.read
 }
 
 // Changed implements scrape.Reconciler.

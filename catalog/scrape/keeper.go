@@ -3,7 +3,6 @@ package scrape
 import (
 	"container/heap"
 	"context"
-	"maps"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -22,10 +21,8 @@ const (
 	patience = 4
 	// lastPause is how long a failing engine is left alone at most.
 	lastPause = 5 * time.Second
-	// settleFor collects changes of the list; lookEvery has it read also when nobody
-	// told of a change, as when another reader took the news.
+	// settleFor collects changes of the list.
 	settleFor = 200 * time.Millisecond
-	lookEvery = time.Second
 	// firstSpread is the part of the interval over which first questions are spread.
 	firstSpread = 5
 )
@@ -91,7 +88,6 @@ func (s *Scraper) Run(ctx context.Context) error {
 		case <-look.C:
 			changes = s.workers.Changed()
 			k.follow(s.workers.Workers())
-			look.Reset(lookEvery)
 		case <-s.changed:
 			k.configure(*s.cfg.Load())
 			look.Reset(0)
@@ -206,5 +202,5 @@ func (k *keeper) unlisten(heard map[fleet.Worker]string) {
 			k.sockets.Unlisten(w)
 		}
 	}
-	k.heard = maps.Clone(heard)
+	k.heard = heard
 }

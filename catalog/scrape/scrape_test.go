@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -313,6 +314,27 @@ func TestOnlyWorkersThatCanBeAskedAre(t *testing.T) {
 	until(t, "an ejected one is asked", func() bool { return e.asked.Load() > asked+1 })
 	workers.setLifecycle(core.Incomplete)
 	until(t, "an incomplete one has none", func() bool { return !known(s, w1)() })
+}
+
+func TestTheListIsReadWhenItHasChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newPipeEngine(plain, cards())
+		workers := listOf(record(1, "http://w1:1"))
+		s := scrape.New(scrape.DefaultConfig(), workers, discard())
+		s.SetDial(e.dial)
+		defer start(t, s)()
+		wait(time.Minute)
+		if n := workers.reads(); n != 1 {
+			t.Errorf("read %d times in a minute without a change", n)
+		}
+		for id := range fleet.WorkerID(10) { // within the time that collects them
+			workers.set(record(1, "http://w1:1"), record(2+id, "http://w2:1"))
+		}
+		wait(time.Second)
+		if n := workers.reads(); n != 2 || !known(s, fleet.Worker{ID: 11})() {
+			t.Errorf("read %d times after a change", n)
+		}
+	})
 }
 
 func TestReportsAreReadWithoutAllocating(t *testing.T) {

@@ -19,8 +19,7 @@ var _ core.Load = (*Scraper)(nil)
 type Reconciler interface {
 	// Workers lists all workers.
 	Workers() []catalog.View
-	// Changed receives, or is closed, after the list has changed. It is called anew
-	// for each wait.
+	// Changed is closed at the next change of any worker.
 	Changed() <-chan struct{}
 }
 

@@ -94,3 +94,12 @@ func (c countedListeners) Unlisten(key fleet.PartitionKey, ranks ...fleet.Worker
 	c.Unlistens.Add(int64(len(ranks)))
 	c.caches.Unlisten(key, ranks...)
 }
+
+// Roster is what health and load see of the workers.
+type Roster struct{ *roster }
+
+// NewRoster makes one without a reconciler.
+func NewRoster() Roster { return Roster{newRoster()} }
+
+// Is gives it the reconciler.
+func (r Roster) Is(rec *catalog.Reconciler) { r.is(rec) }

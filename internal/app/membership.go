@@ -36,7 +36,7 @@ func newReconciler(
 	r := catalog.New(catalog.Parts{
 		Core: c, Listeners: index, Engines: newEngines(l), Health: monitor, Adapters: scraper.Adapters, Drains: drains,
 	}, log.With("component", "catalog"))
-	all.reconciler.Store(r)
+	all.is(r)
 	background(lc, failed, "worker reconciler", r.Run)
 	return r, nil
 }

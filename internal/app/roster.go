@@ -14,7 +14,7 @@ import (
 // concurrent use.
 type roster struct {
 	reconciler atomic.Pointer[catalog.Reconciler]
-	never      chan struct{}
+	came       chan struct{} // closed when it is there
 }
 
 var (
@@ -22,7 +22,13 @@ var (
 	_ scrape.Reconciler = (*roster)(nil)
 )
 
-func newRoster() *roster { return &roster{never: make(chan struct{})} }
+func newRoster() *roster { return &roster{came: make(chan struct{})} }
+
+// is takes over the reconciler; once.
+func (r *roster) is(rec *catalog.Reconciler) {
+	r.reconciler.Store(rec)
+	close(r.came)
+}
 
 // Workers lists all workers by id.
 func (r *roster) Workers() []catalog.View {
@@ -32,12 +38,13 @@ func (r *roster) Workers() []catalog.View {
 	return nil
 }
 
-// Changed returns a channel that is closed at the next change of a worker.
+// Changed returns a channel that is closed at the next change of a worker, or when the
+// reconciler comes.
 func (r *roster) Changed() <-chan struct{} {
 	if rec := r.reconciler.Load(); rec != nil {
 		return rec.Changed()
 	}
-	return r.never
+	return r.came
 }
 
 // Reconsider has a worker looked at again.
