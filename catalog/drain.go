@@ -129,15 +129,16 @@ func (r *Reconciler) Drain(ref string, limit time.Duration) (View, error) {
 	if limit < 0 || limit > MaxDrain {
 		return View{}, &fleet.FieldError{Field: "timeout", Value: limit.String(), Allowed: "0s to " + MaxDrain.String()}
 	}
-	return r.setDrain(ref, &drain{Until: time.Now().Add(limit)})
+	v, _, err := r.setDrain(ref, &drain{Until: time.Now().Add(limit)})
+	return v, err
 }
 
 // Undrain lets a worker have new requests again, and returns how it stands after one
 // attempt or the end of ctx. One that does not drain is left as it is. The error is
 // ErrNotFound.
 func (r *Reconciler) Undrain(ctx context.Context, ref string) (View, error) {
-	v, err := r.setDrain(ref, nil)
-	if err != nil {
+	v, changed, err := r.setDrain(ref, nil)
+	if err != nil || !changed && v.Lifecycle != core.Draining { // another Undrain may be about it
 		return v, err
 	}
 	r.Bring(ctx, v.ID)
@@ -147,21 +148,29 @@ func (r *Reconciler) Undrain(ctx context.Context, ref string) (View, error) {
 	return v, nil
 }
 
-func (r *Reconciler) setDrain(ref string, to *drain) (View, error) {
+// setDrain tells whether that changed anything: one that does not drain stays as it is
+// when a drain is ended.
+func (r *Reconciler) setDrain(ref string, to *drain) (v View, changed bool, err error) {
 	r.planning.Lock() // nobody drops the worker meanwhile
 	defer r.planning.Unlock()
 	r.mu.Lock()
 	e := r.find(ref)
+	if e != nil {
+		v, changed = e.view(), to != nil || e.drain != nil
+	}
 	r.mu.Unlock()
 	if e == nil {
-		return View{}, fmt.Errorf("worker %q: %w", ref, ErrNotFound)
+		return View{}, false, fmt.Errorf("worker %q: %w", ref, ErrNotFound)
+	}
+	if !changed {
+		return v, false, nil
 	}
 	id := e.want.ID // nobody changes it while planning is held
 	if to != nil {
 		to.URL = e.want.URL
 	}
 	if err := r.parts.Drains.set(id, to); err != nil {
-		return View{}, err
+		return View{}, false, err
 	}
 	r.mu.Lock()
 	e.drain, e.again = to, true
@@ -172,8 +181,8 @@ func (r *Reconciler) setDrain(ref string, to *drain) (View, error) {
 	}
 	r.changes.tell()
 	r.hurry()
-	v, _ := r.Worker(id.String())
-	return v, nil
+	v, _ = r.Worker(id.String())
+	return v, true, nil
 }
 
 // stopNew takes a worker out for new requests before anything else is looked at.
@@ -203,8 +212,9 @@ func (r *Reconciler) endDrains(now time.Time) {
 	defer r.mu.Unlock()
 	for _, e := range r.entries {
 		if e.drain != nil && !e.drain.Over && !now.Before(e.drain.Until) {
-			e.drain = &drain{Until: e.drain.Until, Over: true}
-			e.again = true
+			over := *e.drain // others may read the one before
+			over.Over = true
+			e.drain, e.again = &over, true
 		}
 	}
 }

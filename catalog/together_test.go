@@ -113,6 +113,49 @@ func TestADrainThatCannotBeRememberedDoesNotBegin(t *testing.T) {
 	}
 }
 
+func TestAWorkerThatDoesNotDrainIsLeftAsItIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "drains.json")
+		drains, err := catalog.OpenDrains(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := newStage()
+		s.standing[1] = standing{core.Ejected, []string{"it is sick"}}
+		s.engines["http://127.0.0.1:8001"] = told{facts: catalog.Facts{Engine: "vllm", Models: []string{"m"}, BlockSize: 16}}
+		r := catalog.New(catalog.Parts{Core: s, Listeners: s, Engines: s, Health: s, Drains: drains}, slog.New(slog.DiscardHandler))
+		apply(t, r, record(t, 1, func(r *fleet.Record) { r.BlockSize = 0 }), record(t, 2, func(r *fleet.Record) { r.BlockSize = 0 }))
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- r.Run(ctx) }()
+		<-time.After(time.Second) // the bubble's clock
+		s.take()
+		s.counts()
+		changed := r.Changed()
+		for name, want := range map[string]core.Lifecycle{"w1": core.Ejected, "w2": core.Incomplete} {
+			if v, err := r.Undrain(ctx, name); err != nil || v.Lifecycle != want {
+				t.Errorf("%s: got %s, %v", name, v.Lifecycle, err)
+			}
+		}
+		<-time.After(400 * time.Millisecond)
+		select {
+		case <-changed:
+			t.Error("a change was told")
+		default:
+		}
+		if told, asked := s.take(), s.counts(); len(told) > 0 || strings.Contains(asked, "w1") {
+			t.Errorf("told %q, asked %q", told, asked)
+		}
+		if _, err := os.Stat(file); !os.IsNotExist(err) {
+			t.Errorf("the file was written: %v", err)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestAFileOfDrainsThatIsNoneStopsTheStart(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "drains.json")
 	for text, ok := range map[string]bool{
