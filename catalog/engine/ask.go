@@ -56,6 +56,10 @@ type answers struct {
 	silence map[string]error
 }
 
+// errLeft is why TensorRT-LLM's statistics are not read for a record that says all that
+// they tell.
+var errLeft = errors.New("left to others, who have only what nobody else has read")
+
 // Ask asks the engine at rec.URL for all that it tells of itself. rec.Engine is a
 // hint for what the answers cannot tell apart: llm-d's simulator speaks as vLLM.
 // The facts repeat what the answers say, whatever else the record says; KVEvents
@@ -67,13 +71,18 @@ func (a *Asker) Ask(ctx context.Context, rec fleet.Record) (catalog.Facts, error
 		return catalog.Facts{}, fmt.Errorf("ask engine: %w", err)
 	}
 	said := answers{silence: map[string]error{}}
-	answered, err := a.round(ctx, rec.URL, &said, map[string]func(io.Reader) error{
+	places := map[string]func(io.Reader) error{
 		modelsPath:                       said.readModels,
 		versionPath:                      said.readVersion,
 		infoPath + "?config_format=json": said.readInfo,
 		sourcesPath:                      said.readSources,
 		metricsPath:                      said.metrics.read,
-	})
+	}
+	if rec.Engine == trtllm && rec.BlockSize > 0 && rec.TotalKVBlocks > 0 {
+		delete(places, metricsPath)
+		said.silence[metricsPath] = errLeft
+	}
+	answered, err := a.round(ctx, rec.URL, &said, places)
 	if !answered {
 		return catalog.Facts{}, fmt.Errorf("ask engine: nobody answers HTTP there: %w", err)
 	}

@@ -10,6 +10,11 @@
 //	/kv_event_sources  vLLM's event sockets by rank, resolved
 //	/metrics           block size, capacity and ranks
 //
+// TensorRT-LLM's /metrics are statistics that only their first reader gets: each
+// question takes them from whoever else reads them, and finds none after another
+// reader. It is not asked for them when its record names the engine and says
+// block_size and total_kv_blocks, which is all that they tell.
+//
 // Invariants: an answer is foreign: it is bounded, read without trust, and what is
 // out of a record's range counts as not told. Nothing is guessed: a field that no
 // answer has is listed in Facts.Untold with the places where it was looked for.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -246,6 +247,38 @@ func TestBrokenConnectionsReadTheSameEachTime(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, ask(t, s, fleet.Record{})); diff != "" {
 		t.Errorf("-first +later\n%s", diff)
+	}
+}
+
+func TestTensorRTsStatisticsAreLeftToOthersWhereTheRecordSaysThem(t *testing.T) {
+	var read atomic.Int32
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/metrics":
+			read.Add(1)
+			_, _ = io.WriteString(w, `[{"kvCacheStats":{"maxNumBlocks":500,"tokensPerBlock":32}}]`)
+		case "/v1/models":
+			_, _ = io.WriteString(w, `{"data":[{"id":"m","owned_by":"tensorrt_llm"}]}`)
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	defer s.Close()
+	for _, c := range []struct {
+		rec  fleet.Record
+		want int32
+	}{
+		{fleet.Record{Engine: "trtllm", BlockSize: 32, TotalKVBlocks: 500}, 0},
+		{fleet.Record{Engine: "trtllm", BlockSize: 32}, 1},
+		{fleet.Record{Engine: "trtllm", TotalKVBlocks: 500}, 1},
+		{fleet.Record{BlockSize: 32, TotalKVBlocks: 500}, 1},
+		{fleet.Record{Engine: "vllm", BlockSize: 32, TotalKVBlocks: 500}, 1},
+	} {
+		read.Store(0)
+		got := ask(t, s, c.rec)
+		if n := read.Load(); n != c.want || got.Engine != "trtllm" || (got.BlockSize == 32) != (n > 0) {
+			t.Errorf("%+v: read %d times, want %d; %+v", c.rec, n, c.want, got)
+		}
 	}
 }
 
