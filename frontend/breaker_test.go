@@ -1,6 +1,7 @@
 package frontend_test
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"slices"
@@ -10,6 +11,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/routerd/routerd/core"
+	"github.com/routerd/routerd/frontend"
 )
 
 // breaking opens the breaker of a worker that answers 500.
@@ -178,6 +182,57 @@ func TestManyOpenBreakersHoldARequestBackAFewTimesOnly(t *testing.T) {
 	}
 	if n := w.log.Count("worker not called"); n != 5 {
 		t.Errorf("%d workers were tried", n)
+	}
+}
+
+// ordered has each attempt of a request go to the worker whose turn it is.
+type ordered struct {
+	*core.SelectionCore
+	turns []string
+}
+
+func (o *ordered) Select(ctx context.Context, req *core.Request) (*core.Selection, error) {
+	turn := *req
+	turn.Allow = []string{}
+	if i := int(req.Attempt); i < len(o.turns) {
+		turn.Allow = o.turns[i : i+1]
+	}
+	return o.SelectionCore.Select(ctx, &turn)
+}
+
+func TestARefusalThatWasKeptIsTheAnswerAlsoBesideOpenBreakers(t *testing.T) {
+	for name, turns := range map[string][]string{
+		"refused first":               {"full", "sick0"},
+		"refused last":                {"sick0", "full"},
+		"between open breakers":       {"sick0", "full", "sick1"},
+		"more of them than are tried": {"full", "sick0", "sick1", "sick2", "sick3", "sick4", "sick5"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := &ordered{}
+			w := start(t, func(s *setup) {
+				s.upstream.Breaker.Failures, s.upstream.Breaker.Cooldown = 1, time.Minute
+				s.selector = func(c *core.SelectionCore) frontend.Selector {
+					o.SelectionCore = c
+					return o
+				}
+			})
+			const full = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 7\r\nContent-Length: 4\r\n\r\nfull"
+			w.join(t, "full", answering(t, full).url)
+			for i := range 6 {
+				name := fmt.Sprintf("sick%d", i)
+				w.join(t, name, answering(t, status(500)).url)
+				o.turns = []string{name}
+				w.chat(t)
+			}
+			o.turns = turns
+			got := w.chat(t)
+			if got.status != 503 || got.body != "full" || got.header.Get("Retry-After") != "7" || got.header.Get("X-Routerd-Worker") != "full" {
+				t.Errorf("got %+v, want the refusal", got)
+			}
+			if n := w.active(""); n != 0 {
+				t.Errorf("%d bookings left", n)
+			}
+		})
 	}
 }
 

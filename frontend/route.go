@@ -25,18 +25,24 @@ func (s *Server) routeRequest(x *exchange) error {
 		x.sel, x.told = sel, false
 		x.lease.take(sel)
 		again, err := s.forward(x, sel)
-		if !again {
+		held := errors.Is(err, upstream.ErrBreakerOpen)
+		if !held || x.req.Attempt == 0 {
+			last = err // what a worker did that was asked counts for more
+		}
+		if !again && !held {
 			return err
 		}
-		last = err
 		kind := reserve.Completed // a refusal is an answer
 		if err != nil {
 			kind = outcomeOf(err)
 		}
 		x.drop(kind)
+		if !again {
+			return s.noOther(x, last, err)
+		}
 		x.req.Exclude = append(x.req.Exclude, sel.Worker)
 		x.req.Attempt++
-		if errors.Is(err, upstream.ErrBreakerOpen) {
+		if held {
 			x.held++ // it reached nobody, so the next is no further attempt
 			continue
 		}
@@ -48,7 +54,8 @@ func (s *Server) routeRequest(x *exchange) error {
 const mostHeld = 4
 
 // noOther ends a request that no further worker takes: with what the last one
-// did, if there was one. A refusal that was kept is the answer then.
+// did that was asked, if there was one. A refusal that was kept is the answer
+// then.
 func (s *Server) noOther(x *exchange, last, err error) error {
 	switch {
 	case x.req.Attempt == 0 || x.cause(nil) != nil:

@@ -93,7 +93,7 @@ func (c *Client) Close() { c.pool.close() }
 
 // Do sends req to the worker at ep, reads the head of its answer into hdr and
 // returns the body, which the caller must Close. Every error is an *Error;
-// then hdr holds nothing to rely on.
+// then hdr holds nothing to rely on, but for the last case below.
 //
 // req's method, path with query (Header.RequestURI, used raw, after the
 // endpoint's prefix), headers and body go out as they are, except that Do sets
@@ -105,7 +105,7 @@ func (c *Client) Close() { c.pool.close() }
 // A reused connection that fails before the first byte of the answer costs
 // one resend on a new one; everything else is returned. Any status from 200 is
 // an answer, no error. Of a worker whose breaker is open, the error wraps
-// ErrBreakerOpen and nothing was sent.
+// ErrBreakerOpen, nothing was sent, and hdr is as it was.
 func (c *Client) Do(call *Call, ep Endpoint, req *fasthttp.Request, hdr *fasthttp.ResponseHeader) (*Body, error) {
 	if err := c.prepare(call, ep, req); err != nil {
 		return nil, err
