@@ -71,6 +71,7 @@ type breaker struct {
 	reason    string        // what the latest failure was
 	changes   []change      // to be told, in order
 	telling   bool          // somebody is at it
+	gone      bool          // to be forgotten: no call counts any more
 
 	due atomic.Bool // there may be changes to be told
 }
@@ -119,7 +120,7 @@ func (b *breaker) leave(p pass, v verdict, reason string, cfg *BreakerConfig, no
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if p.epoch != b.epoch.Load() {
+	if b.gone || p.epoch != b.epoch.Load() {
 		return
 	}
 	if p.trial {
@@ -209,20 +210,20 @@ func (b *breaker) next(mine bool) (c change, ok bool) {
 	return c, true
 }
 
-// rest is a sweep's look at the breaker; true means that it can be forgotten:
-// it is closed and counts nothing, or nobody has called for long.
+// rest is a sweep's look at the breaker; true means that it is to be forgotten:
+// it is closed and counts nothing, or nobody has called for long. What ends
+// until then changes nothing, so that no opening is forgotten with it.
 func (b *breaker) rest(now time.Time, long time.Duration) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.ripen(now)
 	switch b.standing() {
 	case breakerClosed:
-		return b.failures.Load() == 0 || now.Sub(b.touched) > long
+		b.gone = b.failures.Load() == 0 || now.Sub(b.touched) > long
 	case breakerHalfOpen:
-		return !b.trying && now.Sub(b.touched) > long
-	default:
-		return false
+		b.gone = !b.trying && now.Sub(b.touched) > long
 	}
+	return b.gone
 }
 
 // reset closes the breaker. What is under way counts no more.

@@ -269,6 +269,47 @@ func TestWithoutCallsACooldownEndsAndABreakerIsForgotten(t *testing.T) {
 	})
 }
 
+func TestASweepForgetsNoBreakerThatHasJustOpened(t *testing.T) {
+	for range 32 { // whichever of the two the sweep looks at first
+		synctest.Test(t, func(t *testing.T) {
+			var b *upstream.Breakers
+			sick, well := endpoint(t, "http://sick:1"), endpoint(t, "http://well:1")
+			fail := func(ep upstream.Endpoint, times int) {
+				for range times {
+					if p, held := b.Enter(ep); held == nil {
+						b.Leave(ep, p, refused, 0)
+					}
+				}
+			}
+			open := map[string]bool{}
+			b = upstream.NewBreakers(upstream.DefaultBreakerConfig(), func(worker string, is bool, _ string) {
+				open[worker] = is
+				if worker == sick.String() && !is {
+					fail(well, 5)
+				}
+			})
+			fail(sick, 5)
+			fail(well, 1)
+			p, _ := b.Enter(well)
+			b.Leave(well, p, nil, 200)
+			<-time.After(2 * time.Second)
+			b.Sweep()
+			if _, held := b.Enter(well); open[well.String()] != (held != nil) {
+				t.Fatalf("told that it is open: %v; its calls: %v", open[well.String()], held)
+			}
+			<-time.After(2 * time.Second)
+			b.Sweep()
+			if open[well.String()] {
+				t.Error("the end of the cooldown was not told")
+			}
+			fail(well, 5)
+			if _, held := b.Enter(well); held == nil || !open[well.String()] {
+				t.Errorf("further failures count no more: %v", held)
+			}
+		})
+	}
+}
+
 func TestWorkersBehindOneAddressFailApart(t *testing.T) {
 	g := newGate(t, nil)
 	g.open()
