@@ -49,9 +49,10 @@ func (s *Server) forward(x *exchange, sel *core.Selection) (again bool, err erro
 	}
 	if x.status >= fasthttp.StatusMultipleChoices && x.status < fasthttp.StatusBadRequest {
 		// It would lead the client to where only routerd may go.
+		x.tell(ServerError)
 		err := &upstream.Error{Phase: upstream.PhaseHead, Addr: sel.Endpoint, BytesRead: 1, Err: errRedirect}
 		s.brokeOff(x, sel, err)
-		return false, errors.Join(err, body.Close())
+		return false, err
 	}
 	x.dress(sel)
 	if x.status == fasthttp.StatusServiceUnavailable && s.mayTryOther(x) && s.budget.spend() {

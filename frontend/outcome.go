@@ -25,7 +25,8 @@ const (
 	// Timeout is a time limit that struck while the request was sent, before the
 	// head of the answer, or within it.
 	Timeout Outcome = "timeout"
-	// ServerError is an answer of 500, 502, 504 or another 5xx but 501, 503, 505.
+	// ServerError is an answer of 500, 502, 504 or another 5xx but 501, 503, 505, or
+	// a redirect, which no engine answers.
 	ServerError Outcome = "server_error"
 	// BrokenStream is a connection that broke before the answer was complete, or
 	// an answer that is no proper HTTP.

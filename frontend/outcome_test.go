@@ -82,6 +82,7 @@ func TestAnAttemptsOutcomeIsReportedOnce(t *testing.T) {
 		{"full", say(status(429)), nil},
 		{"full too", say(status(503)), nil},
 		{"not implemented", say(status(501)), nil},
+		{"redirect", say(status(302)), []string{"w1 server_error"}},
 		{"500", say(status(500)), []string{"w1 server_error"}},
 		{"500 that breaks off", say(strings.Replace(long, "200", "500", 1)), []string{"w1 server_error"}},
 		{"504", say(status(504)), []string{"w1 server_error"}},

@@ -188,14 +188,14 @@ func verdictOf(err *Error, status int) verdict {
 }
 
 // FailedBy tells whether an answer's status says that the worker is not well: a
-// redirect, which no engine answers, or a 5xx, but for 503, by which a full one
-// refuses, and 501 and 505, which are about the request.
+// 5xx, but for 503, by which a full one refuses, and 501 and 505, which are about
+// the request.
 func FailedBy(status int) bool {
 	switch status {
 	case fasthttp.StatusNotImplemented, fasthttp.StatusServiceUnavailable, fasthttp.StatusHTTPVersionNotSupported:
 		return false
 	}
-	return status >= fasthttp.StatusInternalServerError || status >= fasthttp.StatusMultipleChoices && status < fasthttp.StatusBadRequest
+	return status >= fasthttp.StatusInternalServerError
 }
 
 func reasonOf(err *Error, status int) string {
