@@ -42,7 +42,11 @@ func workerDrain(t *target) *cobra.Command {
 	return c
 }
 
-// awaitDrain waits until a draining worker has nothing left.
+// drainOver begins the reason of a worker whose time to drain is over.
+const drainOver = "drain_over"
+
+// awaitDrain waits until a draining worker has nothing left, or until the router
+// says that its time is over: the two machines' clocks may differ.
 func (c *call) awaitDrain(ctx context.Context, path string) error {
 	last := int64(0) // left when it was looked at before
 	look := time.NewTicker(drainLook)
@@ -60,19 +64,17 @@ func (c *call) awaitDrain(ctx context.Context, path string) error {
 		for _, r := range v.Ranks {
 			left += r.Load.ActiveRequests
 		}
-		switch over := v.DrainUntil != nil && time.Now().After(*v.DrainUntil) && hasReason(v, "drain_over"); {
+		switch {
 		case v.DrainUntil == nil:
 			return fmt.Errorf("worker %s is %s: it does not drain any more", v.Name, v.Lifecycle)
-		case over && last > 0:
-			return fmt.Errorf("worker %s: its time is over with %d requests left", v.Name, last)
+		case max(left, last) > 0 && hasReason(v, drainOver):
+			return fmt.Errorf("worker %s: its time is over with %d requests left", v.Name, max(left, last))
 		case left == 0:
 			if c.json {
 				return c.printJSON(raw)
 			}
 			_, err := fmt.Fprintf(c.out, "worker %s has nothing left\n", v.Name)
 			return err
-		case v.DrainUntil != nil && time.Now().After(*v.DrainUntil):
-			return fmt.Errorf("worker %s: its time is over with %d requests left", v.Name, left)
 		}
 		last = left
 		select {
