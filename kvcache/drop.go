@@ -27,6 +27,7 @@ const (
 	DropUnknownAttention                     // blocks of an unknown attention kind
 	DropUnknownRemove                        // removed blocks that were not known
 	DropUnknownPlaceholder                   // blocks announced on another tier without being known
+	DropIndexFull                            // blocks for which the index has no room
 	dropReasons
 )
 
@@ -35,7 +36,7 @@ var dropNames = [dropReasons]string{
 	"corrupt_message", "duplicate_message", "undecodable", "unknown_event", "unknown_medium", "remote_locality",
 	"bad_rank", "unknown_parent", "opaque_parent", "multimodal", "block_size_mismatch", "partial_block", "not_dense",
 	"duplicate_in_list", "self_parent", "conflicting_salt", "other_group", "unknown_group", "unknown_attention",
-	"unknown_remove", "unknown_placeholder",
+	"unknown_remove", "unknown_placeholder", "index_full",
 }
 
 // String returns the reason's name, fit for a label value.

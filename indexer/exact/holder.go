@@ -2,69 +2,30 @@ package exact
 
 import (
 	"sync"
+	"sync/atomic"
 
+	"github.com/routerd/routerd/indexer/runtrie"
 	"github.com/routerd/routerd/kvcache"
 )
 
 // maxGroups bounds how many cache groups of a worker are remembered as not being the main one.
 const maxGroups = 1024
 
-// table maps the engine hashes of one worker on one tier to nodes.
-type table struct {
-	numbers map[uint64]*node
-	texts   map[string]*node
-	extra   map[*node]int // how many hashes beyond the first map to a node
-}
-
-func (t *table) get(e kvcache.EngineHash) *node {
-	if n, ok := e.Number(); ok {
-		return t.numbers[n]
-	}
-	return t.texts[e.Bytes()]
-}
-
-func (t *table) put(e kvcache.EngineHash, at *node) {
-	if n, ok := e.Number(); ok {
-		if t.numbers == nil {
-			t.numbers = map[uint64]*node{}
-		}
-		t.numbers[n] = at
-		return
-	}
-	if t.texts == nil {
-		t.texts = map[string]*node{}
-	}
-	t.texts[e.Bytes()] = at
-}
-
-func (t *table) drop(e kvcache.EngineHash) {
-	if n, ok := e.Number(); ok {
-		delete(t.numbers, n)
-		return
-	}
-	delete(t.texts, e.Bytes())
-}
-
-func (t *table) size() int { return len(t.numbers) + len(t.texts) }
-
-func (t *table) each(f func(kvcache.EngineHash, *node)) {
-	for n, at := range t.numbers {
-		f(kvcache.NumberHash(n), at)
-	}
-	for s, at := range t.texts {
-		if e, ok := kvcache.BytesHash([]byte(s)); ok {
-			f(e, at)
-		}
-	}
+// tier is what a worker has on one tier.
+type tier struct {
+	table
+	own  *runtrie.Holder // of what this tier has; nil while it never had anything
+	upTo *runtrie.Holder // of what this or a faster tier has; the same as own on the device
 }
 
 // holder is what the index knows of one worker and rank.
 type holder struct {
-	slot int
+	// found are the slots, plus 1, that a find asks for by tier: of upTo. 0 is none.
+	found [kvcache.Tiers]atomic.Uint32
 
 	mu    sync.Mutex // guards all below
 	gone  bool       // removed from the index; look the worker up again
-	tiers [kvcache.Tiers]table
+	tiers [kvcache.Tiers]tier
 	// opaque has the hashes that the engine stored and that cannot be indexed, with a bit for each tier.
 	opaque map[kvcache.EngineHash]uint8
 	full   bool // a block of the right size was stored
@@ -73,41 +34,186 @@ type holder struct {
 	main      int32
 	others    map[int32]struct{}
 
-	// scratch of one store
+	// scratch of one store or removal
 	hashes []kvcache.BlockHash
-	olds   []*node
-	nodes  []*node
+	names  []kvcache.EngineHash
+	olds   []slot
+	path   []runtrie.Stretch
+	had    []runtrie.Mask // by stretch of path, what the tier had of it before
+	free   []runtrie.Stretch
 	seen   map[kvcache.EngineHash]struct{}
+
+	touched uint32 // only so that what touch reads is not left out
 }
 
-func newHolder(slot int) *holder {
+// slot is where a hash is in a table, and which block it meant.
+type slot struct {
+	at    runtrie.Ref
+	place int
+}
+
+func newHolder() *holder {
 	return &holder{
-		slot:   slot,
 		opaque: map[kvcache.EngineHash]uint8{},
 		others: map[int32]struct{}{},
 		seen:   map[kvcache.EngineHash]struct{}{},
 	}
 }
 
-// forget empties the tables after the trie was told.
+// forget empties what is known beside the blocks.
 func (h *holder) forget() {
-	h.tiers = [kvcache.Tiers]table{}
 	clear(h.opaque)
 	clear(h.others)
 	h.full, h.mainKnown, h.main = false, false, 0
 }
 
 // find looks a hash up in its own tier, then in all tiers from the fastest on.
-func (h *holder) find(own kvcache.Tier, e kvcache.EngineHash) *node {
-	if at := h.tiers[own].get(e); at != nil {
+func (h *holder) find(own kvcache.Tier, e kvcache.EngineHash) runtrie.Ref {
+	if at, _ := h.tiers[own].get(e); at != 0 {
 		return at
 	}
 	for t := range h.tiers {
-		if at := h.tiers[t].get(e); at != nil {
+		if at, _ := h.tiers[t].get(e); at != 0 {
 			return at
 		}
 	}
+	return 0
+}
+
+// hold gives positions of a node to a worker on a tier, and returns which it had there.
+func (x *Index) hold(h *holder, t kvcache.Tier, id uint32, m runtrie.Mask) (had runtrie.Mask) {
+	had = x.trie.Hold(id, h.tiers[t].own, m)
+	for u := max(t, kvcache.Host); u < kvcache.Tiers; u++ {
+		if up := h.tiers[u].upTo; up != nil {
+			x.trie.Hold(id, up, m)
+		}
+	}
+	return had
+}
+
+// drop takes positions of a node from a worker's tier. The tier's own go last, so that
+// the node does not go before.
+func (x *Index) drop(h *holder, t kvcache.Tier, id uint32, m runtrie.Mask) {
+	for u := max(t, kvcache.Host); u < kvcache.Tiers; u++ {
+		up := h.tiers[u].upTo
+		if up == nil {
+			continue
+		}
+		left := m
+		for v := range u + 1 {
+			if own := h.tiers[v].own; v != t && own != nil {
+				left = left.Minus(x.trie.Positions(id, own))
+			}
+		}
+		x.trie.Drop(id, up, left)
+	}
+	x.trie.Drop(id, h.tiers[t].own, m)
+}
+
+// release takes one hash's meaning from a worker's tier, at the next flush where it is
+// the last one of its block.
+func (h *holder) release(t kvcache.Tier, at runtrie.Ref) {
+	if more := h.tiers[t].extra[at]; more > 1 {
+		h.tiers[t].extra[at] = more - 1
+		return
+	} else if more == 1 {
+		delete(h.tiers[t].extra, at)
+		return
+	}
+	id, pos := at.Node()
+	if n := len(h.free); n > 0 && h.free[n-1].Node == id {
+		switch last := &h.free[n-1]; pos {
+		case last.To:
+			last.To++
+			return
+		case last.From - 1:
+			last.From--
+			return
+		}
+	}
+	h.free = append(h.free, runtrie.Stretch{Node: id, From: pos, To: pos + 1})
+}
+
+// flush takes what was released on a tier out of the trie, whose lock is held.
+func (x *Index) flush(h *holder, t kvcache.Tier) {
+	for _, s := range h.free {
+		x.drop(h, t, s.Node, runtrie.Positions(s.From, s.To))
+	}
+	h.free = h.free[:0]
+}
+
+// open has a worker hold blocks on a tier. The trie's lock is held, and given to others
+// now and then.
+func (x *Index) open(h *holder, t kvcache.Tier) error {
+	if h.tiers[t].own != nil {
+		return nil
+	}
+	own, err := x.trie.Join()
+	if err != nil {
+		return err
+	}
+	upTo := own
+	if t > kvcache.Device {
+		if upTo, err = x.trie.Join(); err != nil {
+			x.trie.Leave(own)
+			return err
+		}
+		for u := range t {
+			x.eachNode(h, u, func(id uint32) { x.trie.Hold(id, upTo, x.trie.Positions(id, h.tiers[u].own)) })
+		}
+	}
+	h.tiers[t].own, h.tiers[t].upTo = own, upTo
+	h.found[t].Store(upTo.Slot() + 1)
+	x.version.Add(1)
 	return nil
+}
+
+// eachNode does something with each node that a worker has blocks of on a tier, and
+// gives the trie's lock, which is held, to others now and then.
+func (x *Index) eachNode(h *holder, t kvcache.Tier, do func(id uint32)) {
+	done, n := map[uint32]struct{}{}, 0
+	h.tiers[t].each(func(_ kvcache.EngineHash, at runtrie.Ref) {
+		if n++; n%slice == 0 {
+			x.trie.Unlock()
+			x.trie.Lock()
+		}
+		id, _ := at.Node()
+		if _, twice := done[id]; !twice {
+			done[id] = struct{}{}
+			do(id)
+		}
+	})
+}
+
+// close takes all blocks of a worker out of the trie. What a find asks for goes first.
+func (x *Index) close(h *holder) {
+	x.trie.Lock()
+	defer x.trie.Unlock()
+	for t := range h.found {
+		h.found[t].Store(0)
+	}
+	x.version.Add(1)
+	for t := range h.tiers {
+		own := h.tiers[t].own
+		x.eachNode(h, kvcache.Tier(t), func(id uint32) {
+			for u := max(kvcache.Tier(t), kvcache.Host); u < kvcache.Tiers; u++ {
+				if up := h.tiers[u].upTo; up != nil {
+					x.trie.Drop(id, up, runtrie.Positions(0, runtrie.Run))
+				}
+			}
+			x.trie.Drop(id, own, runtrie.Positions(0, runtrie.Run))
+		})
+	}
+	for t := range h.tiers {
+		if own := h.tiers[t].own; own != nil {
+			x.trie.Leave(own)
+			if up := h.tiers[t].upTo; up != own {
+				x.trie.Leave(up)
+			}
+		}
+		h.tiers[t] = tier{}
+	}
+	x.trie.Reclaim()
 }
 
 // admit decides whether a store's cache group is the one that counts, and learns from it.

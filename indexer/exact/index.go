@@ -1,47 +1,49 @@
 // Package exact is the index that is fed by KV events and answers exactly what a plain replay of them would.
 //
-// It is a trie of local block hashes. Each node has one bit set of workers per tier, and each worker has a table from
-// the engine's hashes to nodes. Go's maps mix their positions with a per-process secret, so that users, who choose the
-// tokens, cannot choose collisions.
+// What is held is in a runtrie.Trie, and each worker has, for each tier, a table from the engine's hashes to its
+// blocks. A tier has a holder of its own in the trie, and one of all that it or a faster tier has: a find asks for
+// those, and has each tier's reach at once.
 //
-// Invariants: a node exists while a worker holds it or it has children; a worker's bit on a node and tier is set
-// exactly while at least one of its engine hashes on that tier maps to the node.
+// Invariants: a tier's holder holds exactly the blocks that some hash of the tier's table means; extra has, of each
+// block that several mean, how many more than one.
 //
-// Locks: holder.mu (one worker's tables, held through one of its calls) → Index.mu (the trie and the list of workers).
-// A find takes Index.mu for reading only. The package starts no goroutine.
+// Locks: holder.mu (one worker's tables, held through one of its calls) → the trie's (some microseconds at a time). A
+// find takes neither. The package starts no goroutine.
 package exact
 
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/indexer"
+	"github.com/routerd/routerd/indexer/runtrie"
 	"github.com/routerd/routerd/kvcache"
 )
 
 var _ indexer.Indexer = (*Index)(nil)
 
-// clearSlice is how many blocks a clear drops before it lets others in.
-const clearSlice = 1024
+// slice is how many blocks are gone through before others are let in.
+const slice = 1024
 
 // Index is an indexer.Indexer for engines that report what they store. Make one with New.
 type Index struct {
 	blockSize int
+	trie      *runtrie.Trie
 	queries   sync.Pool // of *query
 
-	mu      sync.RWMutex // guards all below, and every node
-	root    *node
-	workers map[fleet.Worker]*holder
-	version uint64 // of workers: rises with each that comes or goes, from 1
-	slots   int    // slots ever given out
-	free    []int  // slots given back
-	held    [kvcache.Tiers]int
+	workers sync.Map      // fleet.Worker → *holder
+	version atomic.Uint64 // rises after each worker or slot that comes, and before each that goes
 }
 
 // New returns an empty index for blocks of blockSize tokens.
-func New(blockSize int) *Index {
-	return &Index{blockSize: blockSize, root: &node{}, workers: map[fleet.Worker]*holder{}, version: 1}
+func New(blockSize int) *Index { return newIndex(blockSize, runtrie.MaxNodes) }
+
+func newIndex(blockSize int, nodes uint32) *Index {
+	x := &Index{blockSize: blockSize, trie: runtrie.New(nodes)}
+	x.version.Store(1)
+	return x
 }
 
 // Apply implements indexer.Indexer.
@@ -49,6 +51,8 @@ func (x *Index) Apply(w fleet.Worker, events []kvcache.Event) kvcache.Applied {
 	var res kvcache.Applied
 	h := x.lockHolder(w, true)
 	defer h.mu.Unlock()
+	defer x.verify(h)
+	x.touch(h, events)
 	for i := range events {
 		switch ev := &events[i]; ev.Kind {
 		case kvcache.Stored:
@@ -69,6 +73,7 @@ func (x *Index) Clear(w fleet.Worker) {
 	if h := x.lockHolder(w, false); h != nil {
 		defer h.mu.Unlock()
 		x.clear(h)
+		x.verify(h)
 	}
 }
 
@@ -80,12 +85,9 @@ func (x *Index) Remove(w fleet.Worker) {
 	}
 	defer h.mu.Unlock()
 	x.clear(h)
-	x.mu.Lock()
-	defer x.mu.Unlock()
 	h.gone = true
-	delete(x.workers, w)
-	x.version++
-	x.free = append(x.free, h.slot)
+	x.workers.Delete(w)
+	x.version.Add(1)
 }
 
 // Blocks implements indexer.Indexer.
@@ -110,7 +112,7 @@ func (x *Index) Hashes(w fleet.Worker) map[kvcache.Tier][]kvcache.EngineHash {
 	defer h.mu.Unlock()
 	for t := range h.tiers {
 		list := make([]kvcache.EngineHash, 0, h.tiers[t].size())
-		h.tiers[t].each(func(e kvcache.EngineHash, _ *node) { list = append(list, e) })
+		h.tiers[t].each(func(e kvcache.EngineHash, _ runtrie.Ref) { list = append(list, e) })
 		if len(list) > 0 {
 			slices.SortFunc(list, kvcache.EngineHash.Compare)
 			all[kvcache.Tier(t)] = list
@@ -135,42 +137,31 @@ func (x *Index) lockHolder(w fleet.Worker, make bool) *holder {
 }
 
 func (x *Index) holder(w fleet.Worker, make bool) *holder {
-	x.mu.RLock()
-	h := x.workers[w]
-	x.mu.RUnlock()
-	if h != nil || !make {
-		return h
+	h, ok := x.workers.Load(w)
+	if !ok {
+		if !make {
+			return nil
+		}
+		if h, ok = x.workers.LoadOrStore(w, newHolder()); !ok {
+			x.version.Add(1)
+		}
 	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if h := x.workers[w]; h != nil {
-		return h
+	return h.(*holder)
+}
+
+// touch reads what the events will look up in the tables.
+func (x *Index) touch(h *holder, events []kvcache.Event) {
+	sum := uint32(0)
+	for i := range events {
+		if ev := &events[i]; ev.Kind != kvcache.Cleared {
+			sum += h.tiers[ev.Tier].touch(ev.Hashes)
+		}
 	}
-	slot := x.slots
-	if n := len(x.free); n > 0 {
-		slot, x.free = x.free[n-1], x.free[:n-1]
-	} else {
-		x.slots++
-	}
-	h = newHolder(slot)
-	x.workers[w] = h
-	x.version++
-	return h
+	h.touched += sum
 }
 
 // clear drops everything of h, whose lock is held.
 func (x *Index) clear(h *holder) {
-	for t := range h.tiers {
-		x.mu.Lock()
-		n := 0
-		h.tiers[t].each(func(_ kvcache.EngineHash, at *node) {
-			x.release(h, kvcache.Tier(t), at)
-			if n++; n%clearSlice == 0 {
-				x.mu.Unlock()
-				x.mu.Lock()
-			}
-		})
-		x.mu.Unlock()
-	}
+	x.close(h)
 	h.forget()
 }

@@ -3,6 +3,7 @@ package exact
 import (
 	"slices"
 
+	"github.com/routerd/routerd/indexer/runtrie"
 	"github.com/routerd/routerd/kvcache"
 )
 
@@ -26,7 +27,7 @@ func (x *Index) store(h *holder, ev *kvcache.Event, res *kvcache.Applied) {
 		x.announce(h, ev, res)
 		return
 	}
-	parent, reason, ok := x.parent(h, ev)
+	parent, salt, reason, ok := x.parent(h, ev)
 	if !ok {
 		res.Drops[reason] += uint64(n)
 		if reason == kvcache.DropUnknownParent {
@@ -41,7 +42,17 @@ func (x *Index) store(h *holder, ev *kvcache.Event, res *kvcache.Applied) {
 		res.Drops[kvcache.DropMultimodal] += uint64(len(ev.Hashes) - n)
 		x.markOpaque(h, ev.Tier, ev.Hashes[n:])
 	}
-	x.insert(h, ev, parent, n)
+	seed := kvcache.AdapterSeed(ev.Adapter) + salt
+	hash := kvcache.BlockHashes
+	if ev.Bigram {
+		hash = kvcache.BigramBlockHashes
+	}
+	h.hashes, _ = hash(h.hashes, ev.Tokens, x.blockSize, seed) // the block size was checked
+	if err := x.insert(h, ev.Tier, parent, salt, ev.Hashes[:n], h.hashes[:n]); err != nil {
+		res.Drops[kvcache.DropIndexFull] += uint64(n)
+		res.Degraded = true
+		return
+	}
 	res.Stored += n
 	h.full = true
 }
@@ -78,72 +89,127 @@ func (x *Index) check(h *holder, ev *kvcache.Event) (kvcache.DropReason, bool) {
 	return 0, true
 }
 
-// parent returns the node below which a store begins.
-func (x *Index) parent(h *holder, ev *kvcache.Event) (*node, kvcache.DropReason, bool) {
+// parent returns the block behind which a store begins, and the salt of its chain.
+func (x *Index) parent(h *holder, ev *kvcache.Event) (at runtrie.Ref, salt uint64, reason kvcache.DropReason, ok bool) {
+	salt = kvcache.SaltSeed(ev.Salt)
 	if !ev.HasParent {
-		return x.root, 0, true
+		return 0, salt, 0, true
 	}
-	at := h.find(ev.Tier, ev.Parent)
+	at = h.find(ev.Tier, ev.Parent)
 	switch {
-	case at != nil && ev.Salt != "" && kvcache.SaltSeed(ev.Salt) != at.salt:
-		return nil, kvcache.DropConflictingSalt, false
-	case at != nil:
-		return at, 0, true
-	case h.opaque[ev.Parent] != 0:
-		return nil, kvcache.DropOpaqueParent, false
+	case at == 0 && h.opaque[ev.Parent] != 0:
+		return 0, 0, kvcache.DropOpaqueParent, false
+	case at == 0:
+		return 0, 0, kvcache.DropUnknownParent, false
 	}
-	return nil, kvcache.DropUnknownParent, false
+	chain := x.salt(at)
+	if ev.Salt != "" && salt != chain {
+		return 0, 0, kvcache.DropConflictingSalt, false
+	}
+	return at, chain, 0, true
 }
 
-// insert gives the first n blocks of a store to h.
-func (x *Index) insert(h *holder, ev *kvcache.Event, parent *node, n int) {
-	salt := parent.salt
-	if !ev.HasParent {
-		salt = kvcache.SaltSeed(ev.Salt)
+// salt is what the cache salt of a held block's chain adds to the seed.
+func (x *Index) salt(at runtrie.Ref) uint64 {
+	id, _ := at.Node()
+	x.trie.Lock()
+	defer x.trie.Unlock()
+	return x.trie.Salt(id)
+}
+
+// insert gives blocks behind another to h, by the hashes of the engine and of their content.
+func (x *Index) insert(h *holder, t kvcache.Tier, behind runtrie.Ref, salt uint64, hashes []kvcache.EngineHash, blocks []kvcache.BlockHash) error {
+	tab := &h.tiers[t]
+	tab.room(hashes...)
+	h.olds = h.olds[:0]
+	for _, e := range hashes {
+		at, place := tab.get(e)
+		h.olds = append(h.olds, slot{at, place})
 	}
-	seed := kvcache.AdapterSeed(ev.Adapter) + salt
-	hash := kvcache.BlockHashes
-	if ev.Bigram {
-		hash = kvcache.BigramBlockHashes
+	x.trie.Lock()
+	err := x.open(h, t)
+	if err == nil {
+		h.path, err = x.trie.Grow(h.path[:0], behind, salt, blocks)
 	}
-	h.hashes, _ = hash(h.hashes, ev.Tokens, x.blockSize, seed) // the block size was checked
-	tab := &h.tiers[ev.Tier]
-	h.olds, h.nodes = h.olds[:0], h.nodes[:0]
-	for _, e := range ev.Hashes[:n] {
-		h.olds = append(h.olds, tab.get(e))
+	if err != nil {
+		x.trie.Unlock()
+		return err
 	}
-	x.mu.Lock()
-	at := parent
-	for i := range n {
-		at = at.grow(h.hashes[i], salt)
-		h.nodes = append(h.nodes, at)
-		x.replace(h, ev.Tier, h.olds[i], at)
+	h.had = h.had[:0]
+	for _, s := range h.path {
+		h.had = append(h.had, x.hold(h, t, s.Node, runtrie.Positions(s.From, s.To)))
 	}
-	x.mu.Unlock()
-	for i, e := range ev.Hashes[:n] {
-		if h.olds[i] != h.nodes[i] {
-			tab.put(e, h.nodes[i])
+	x.trie.Unlock()
+	i := 0
+	for k, s := range h.path {
+		for pos := s.From; pos < s.To; pos++ {
+			at := runtrie.RefOf(s.Node, pos)
+			tab.mean(hashes[i], h.olds[i], at, h.had[k].Has(pos))
+			if h.olds[i].at == at {
+				h.olds[i].at = 0 // nothing to let go of
+			}
+			h.clearOpaque(t, hashes[i])
+			i++
 		}
-		h.clearOpaque(ev.Tier, e)
 	}
-	clear(h.olds) // keep no node alive
-	clear(h.nodes)
+	// What is new is held and meant by now, so that nothing on the way to it can vanish.
+	for _, old := range h.olds {
+		if old.at != 0 {
+			h.release(t, old.at)
+		}
+	}
+	x.letGo(h, t)
+	return nil
+}
+
+// mean gives a hash, that was looked up, another block; more is whether the tier had it already.
+func (t *table) mean(e kvcache.EngineHash, was slot, at runtrie.Ref, more bool) {
+	if was.at == at {
+		return
+	}
+	if more {
+		if t.extra == nil {
+			t.extra = map[runtrie.Ref]uint32{}
+		}
+		t.extra[at]++
+	}
+	t.put(e, was.place, at)
 }
 
 // announce puts known blocks on one more tier.
 func (x *Index) announce(h *holder, ev *kvcache.Event, res *kvcache.Applied) {
+	x.trie.Lock()
+	defer x.trie.Unlock()
 	tab := &h.tiers[ev.Tier]
+	tab.room(ev.Hashes...)
 	for _, e := range ev.Hashes {
 		at := h.find(ev.Tier, e)
-		if at == nil {
+		if at == 0 {
 			res.Drops[kvcache.DropUnknownPlaceholder]++
 			continue
 		}
-		x.mu.Lock()
-		x.replace(h, ev.Tier, tab.get(e), at)
-		x.mu.Unlock()
-		tab.put(e, at)
+		if err := x.open(h, ev.Tier); err != nil {
+			res.Drops[kvcache.DropIndexFull]++
+			res.Degraded = true
+			continue
+		}
+		x.move(h, ev.Tier, e, at)
 		res.Stored++
+	}
+	x.flush(h, ev.Tier)
+}
+
+// move gives one hash a block that is held, or will be. The trie's lock is held.
+func (x *Index) move(h *holder, t kvcache.Tier, e kvcache.EngineHash, at runtrie.Ref) {
+	old, place := h.tiers[t].get(e)
+	if old == at {
+		return
+	}
+	id, pos := at.Node()
+	had := x.hold(h, t, id, runtrie.Positions(pos, pos+1))
+	h.tiers[t].mean(e, slot{old, place}, at, had.Has(pos))
+	if old != 0 {
+		h.release(t, old)
 	}
 }
 
@@ -155,13 +221,10 @@ func (x *Index) remove(h *holder, ev *kvcache.Event, res *kvcache.Applied) {
 	}
 	tab := &h.tiers[ev.Tier]
 	for _, e := range ev.Hashes {
-		at := tab.get(e)
+		at := tab.take(e)
 		switch {
-		case at != nil:
-			tab.drop(e)
-			x.mu.Lock()
-			x.release(h, ev.Tier, at)
-			x.mu.Unlock()
+		case at != 0:
+			h.release(ev.Tier, at)
 			res.Removed++
 		case h.opaque[e]&(1<<ev.Tier) != 0:
 			h.clearOpaque(ev.Tier, e)
@@ -169,20 +232,30 @@ func (x *Index) remove(h *holder, ev *kvcache.Event, res *kvcache.Applied) {
 			res.Drops[kvcache.DropUnknownRemove]++
 		}
 	}
+	x.letGo(h, ev.Tier)
+}
+
+// letGo takes what was released on a tier out of the trie, and memory back.
+func (x *Index) letGo(h *holder, t kvcache.Tier) {
+	if len(h.free) == 0 {
+		return
+	}
+	x.trie.Lock()
+	x.flush(h, t)
+	x.trie.Unlock()
+	h.tiers[t].shrink()
 }
 
 // markOpaque notes hashes that the engine holds and the index cannot. What they meant before is void.
 func (x *Index) markOpaque(h *holder, tier kvcache.Tier, hashes []kvcache.EngineHash) {
 	tab := &h.tiers[tier]
 	for _, e := range hashes {
-		if at := tab.get(e); at != nil {
-			tab.drop(e)
-			x.mu.Lock()
-			x.release(h, tier, at)
-			x.mu.Unlock()
+		if at := tab.take(e); at != 0 {
+			h.release(tier, at)
 		}
 		h.opaque[e] |= 1 << tier
 	}
+	x.letGo(h, tier)
 }
 
 func (h *holder) clearOpaque(tier kvcache.Tier, e kvcache.EngineHash) {

@@ -10,31 +10,50 @@ import (
 // maxRun bounds the blocks of one change.
 const maxRun = 512
 
+// place is a block of a copied path, by its number; root is what a prompt begins behind.
+type place int32
+
+const root place = -1
+
 // holding is one entry of a worker's table.
 type holding struct {
 	hash kvcache.EngineHash
-	at   *node
+	at   place
+}
+
+// paths are the blocks that a worker has and all that are before them, by place.
+type paths struct {
+	blocks []kvcache.BlockHash
+	above  []place
+	salts  []uint64 // by place, of the chain; nil where no chain has one
+}
+
+func (p *paths) salt(at place) uint64 {
+	if p.salts == nil {
+		return 0
+	}
+	return p.salts[at]
 }
 
 // unroll turns the tables of one worker into changes that make them.
 type unroll struct {
-	root   *node
+	paths  *paths
 	tiers  *[kvcache.Tiers][]holding
 	opaque *[kvcache.Tiers][]kvcache.EngineHash
-	names  [kvcache.Tiers]map[*node]kvcache.EngineHash // one hash of each node
+	names  [kvcache.Tiers]map[place]kvcache.EngineHash // one hash of each block
 	used   map[kvcache.EngineHash]uint8                // by hash, the tiers that have it; nil until it is needed
 
 	// of the tier that is being told
 	tier  kvcache.Tier
-	told  map[*node]kvcache.EngineHash // what was stored so far
+	told  map[place]kvcache.EngineHash // what was stored so far
 	fill  []kvcache.EngineHash         // stored only to be removed again
-	climb []*node
+	climb []place
 	run   []indexer.Block
 	yield func(indexer.Change) bool
 }
 
-func newUnroll(root *node, tiers *[kvcache.Tiers][]holding, rest *indexer.Rest) *unroll {
-	return &unroll{root: root, tiers: tiers, opaque: &rest.Opaque}
+func newUnroll(p *paths, tiers *[kvcache.Tiers][]holding, rest *indexer.Rest) *unroll {
+	return &unroll{paths: p, tiers: tiers, opaque: &rest.Opaque}
 }
 
 // all tells the changes until yield has enough. The tiers go fastest first, so that a block can name its parent on a
@@ -52,19 +71,19 @@ func (u *unroll) all(yield func(indexer.Change) bool) {
 func (u *unroll) one(t kvcache.Tier) bool {
 	list := u.tiers[t]
 	slices.SortFunc(list, func(a, b holding) int { return a.hash.Compare(b.hash) })
-	names := make(map[*node]kvcache.EngineHash, len(list))
-	inner := make(map[*node]struct{}, len(list))
-	var more []holding // further hashes of a node
+	names := make(map[place]kvcache.EngineHash, len(list))
+	inner := make(map[place]struct{}, len(list))
+	var more []holding // further hashes of a block
 	for _, e := range list {
 		if _, twice := names[e.at]; twice {
 			more = append(more, e)
 			continue
 		}
 		names[e.at] = e.hash
-		inner[e.at.parent] = struct{}{}
+		inner[u.paths.above[e.at]] = struct{}{}
 	}
 	u.names[t], u.tier = names, t
-	u.told, u.fill = make(map[*node]kvcache.EngineHash, len(list)), nil
+	u.told, u.fill = make(map[place]kvcache.EngineHash, len(list)), nil
 	// The ends first, for long changes; then those that a longer path went by, since
 	// it could begin at what a faster tier has of them.
 	for _, ends := range []bool{true, false} {
@@ -75,7 +94,7 @@ func (u *unroll) one(t kvcache.Tier) bool {
 		}
 	}
 	for _, e := range more {
-		if !u.store(e.at.parent, []indexer.Block{{Hash: e.hash, Local: e.at.local}}, e.at.salt) {
+		if !u.store(u.paths.above[e.at], []indexer.Block{{Hash: e.hash, Local: u.paths.blocks[e.at]}}, u.paths.salt(e.at)) {
 			return false
 		}
 	}
@@ -87,27 +106,27 @@ func (u *unroll) one(t kvcache.Tier) bool {
 	return true
 }
 
-// path tells a node with all that it needs before it.
-func (u *unroll) path(at *node) bool {
+// path tells a block with all that it needs before it.
+func (u *unroll) path(at place) bool {
 	if _, done := u.told[at]; done {
 		return true
 	}
 	u.climb = append(u.climb[:0], at)
-	above := at.parent
-	for above != u.root {
+	above := u.paths.above[at]
+	for above != root {
 		if _, named := u.name(above); named {
 			break
 		}
 		u.climb = append(u.climb, above)
-		above = above.parent
+		above = u.paths.above[above]
 	}
 	slices.Reverse(u.climb)
 	for part := range slices.Chunk(u.climb, maxRun) {
 		u.run = u.run[:0]
 		for _, n := range part {
-			u.run = append(u.run, indexer.Block{Hash: u.give(n), Local: n.local})
+			u.run = append(u.run, indexer.Block{Hash: u.give(n), Local: u.paths.blocks[n]})
 		}
-		if !u.store(above, u.run, at.salt) {
+		if !u.store(above, u.run, u.paths.salt(at)) {
 			return false
 		}
 		for i, n := range part {
@@ -118,10 +137,10 @@ func (u *unroll) path(at *node) bool {
 	return true
 }
 
-// store tells blocks behind a node that is the root or has a name.
-func (u *unroll) store(above *node, blocks []indexer.Block, salt uint64) bool {
+// store tells blocks behind the root or a block that has a name.
+func (u *unroll) store(above place, blocks []indexer.Block, salt uint64) bool {
 	c := indexer.Change{Tier: u.tier, Blocks: blocks}
-	if above == u.root {
+	if above == root {
 		c.Salt = salt
 	} else {
 		c.Parent, c.HasParent = u.name(above)
@@ -129,8 +148,8 @@ func (u *unroll) store(above *node, blocks []indexer.Block, salt uint64) bool {
 	return u.yield(c)
 }
 
-// name returns a hash by which the receiver, who has what was told so far, finds a node.
-func (u *unroll) name(at *node) (kvcache.EngineHash, bool) {
+// name returns a hash by which the receiver, who has what was told so far, finds a block.
+func (u *unroll) name(at place) (kvcache.EngineHash, bool) {
 	if e, ok := u.told[at]; ok {
 		return e, true
 	}
@@ -144,16 +163,16 @@ func (u *unroll) name(at *node) (kvcache.EngineHash, bool) {
 	return kvcache.EngineHash{}, false
 }
 
-// give returns the hash under which a node is stored: the engine's, or, where the engine has none, one that the worker
+// give returns the hash under which a block is stored: the engine's, or, where the engine has none, one that the worker
 // does not use.
-func (u *unroll) give(n *node) kvcache.EngineHash {
+func (u *unroll) give(n place) kvcache.EngineHash {
 	if e, ok := u.names[u.tier][n]; ok {
 		return e
 	}
 	used := u.uses()
-	e := kvcache.NumberHash(uint64(n.local))
+	e := kvcache.NumberHash(uint64(u.paths.blocks[n]))
 	for i := uint64(1); used[e] != 0; i++ {
-		e = kvcache.NumberHash(uint64(n.local) + i)
+		e = kvcache.NumberHash(uint64(u.paths.blocks[n]) + i)
 	}
 	used[e] = 1 << kvcache.Tiers
 	u.fill = append(u.fill, e)

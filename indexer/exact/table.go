@@ -1,0 +1,194 @@
+package exact
+
+import (
+	"math/bits"
+	"math/rand/v2"
+
+	"github.com/routerd/routerd/indexer/runtrie"
+	"github.com/routerd/routerd/kvcache"
+)
+
+const (
+	minEntries = 16
+	bigTable   = 32 << 10 // entries from which on a table grows by half
+)
+
+// entry is one number that an engine gave to a block. Ref 0 is none.
+type entry struct {
+	lo, hi uint32
+	ref    runtrie.Ref
+}
+
+func (e *entry) is(n uint64) bool { return e.number() == n }
+
+func (e *entry) number() uint64 { return uint64(e.hi)<<32 | uint64(e.lo) }
+
+// table maps the engine hashes of one worker on one tier to blocks: numbers by open
+// addressing with linear probing, which a removal closes up; byte strings by a map.
+// A number's home is told by the high half of its product with a secret, so that any
+// size will do, and a new table is filled from one end to the other.
+type table struct {
+	entries []entry
+	numbers int
+	secret  uint64 // odd
+	texts   map[string]runtrie.Ref
+	extra   map[runtrie.Ref]uint32 // how many hashes beyond the first mean a block
+}
+
+func (t *table) home(n uint64) int {
+	hi, _ := bits.Mul64(n*t.secret, uint64(len(t.entries)))
+	return int(hi)
+}
+
+// get returns the block of a hash, or 0, and the place where a search for it begins the
+// next time, as long as nothing is removed and no room is made.
+func (t *table) get(e kvcache.EngineHash) (at runtrie.Ref, place int) {
+	n, ok := e.Number()
+	if !ok {
+		return t.texts[e.Bytes()], 0
+	}
+	if len(t.entries) == 0 {
+		return 0, 0
+	}
+	for i := t.home(n); ; i++ {
+		if i == len(t.entries) {
+			i = 0
+		}
+		if s := &t.entries[i]; s.ref == 0 || s.is(n) {
+			return s.ref, i
+		}
+	}
+}
+
+// touch reads the home of each number, so that the memory is there when they are looked
+// up: the misses overlap.
+func (t *table) touch(hashes []kvcache.EngineHash) (sum uint32) {
+	if len(t.entries) < bigTable/8 || len(hashes) == 1 {
+		return 0
+	}
+	for i := range hashes {
+		if n, ok := hashes[i].Number(); ok {
+			sum += t.entries[t.home(n)].lo
+		}
+	}
+	return sum
+}
+
+// room makes room for the numbers among some hashes.
+func (t *table) room(hashes ...kvcache.EngineHash) {
+	size, want := len(t.entries), t.numbers
+	for i := range hashes {
+		if _, ok := hashes[i].Number(); ok {
+			want++
+		}
+	}
+	if want*5 <= size*4 {
+		return
+	}
+	size = max(size, minEntries)
+	for want*5 > size*4 {
+		if size < bigTable {
+			size *= 2
+		} else {
+			size += size / 2
+		}
+	}
+	t.resize(size)
+}
+
+// put gives a hash another block; get told the place, and there is room.
+func (t *table) put(e kvcache.EngineHash, place int, at runtrie.Ref) {
+	n, ok := e.Number()
+	if !ok {
+		if t.texts == nil {
+			t.texts = map[string]runtrie.Ref{}
+		}
+		t.texts[e.Bytes()] = at
+		return
+	}
+	for i := place; ; i++ {
+		if i == len(t.entries) {
+			i = 0
+		}
+		s := &t.entries[i]
+		if s.ref == 0 {
+			*s = entry{uint32(n), uint32(n >> 32), at}
+			t.numbers++
+			return
+		}
+		if s.is(n) {
+			s.ref = at
+			return
+		}
+	}
+}
+
+// take removes a hash and returns its block, or 0.
+func (t *table) take(e kvcache.EngineHash) runtrie.Ref {
+	at, i := t.get(e)
+	if at == 0 {
+		return 0
+	}
+	if _, ok := e.Number(); !ok {
+		delete(t.texts, e.Bytes())
+		return at
+	}
+	t.close(i)
+	t.numbers--
+	return at
+}
+
+// close moves entries up to fill a place, so that each is found from its home on.
+func (t *table) close(hole int) {
+	for i := hole; ; {
+		if i++; i == len(t.entries) {
+			i = 0
+		}
+		s := &t.entries[i]
+		if s.ref == 0 {
+			break
+		}
+		home := t.home(s.number())
+		if between := hole < home && home <= i || i < hole && (hole < home || home <= i); !between {
+			t.entries[hole] = *s
+			hole = i
+		}
+	}
+	t.entries[hole] = entry{}
+}
+
+// shrink gives memory back after many hashes went.
+func (t *table) shrink() {
+	if size := len(t.entries); size > minEntries && t.numbers*3 < size {
+		t.resize(max(minEntries, t.numbers*8/5))
+	}
+}
+
+func (t *table) resize(size int) {
+	if t.secret == 0 {
+		t.secret = rand.Uint64() | 1
+	}
+	was := t.entries
+	t.entries, t.numbers = make([]entry, size), 0
+	for i := range was {
+		if s := &was[i]; s.ref != 0 {
+			n := s.number()
+			t.put(kvcache.NumberHash(n), t.home(n), s.ref)
+		}
+	}
+}
+
+func (t *table) size() int { return t.numbers + len(t.texts) }
+
+func (t *table) each(f func(kvcache.EngineHash, runtrie.Ref)) {
+	for i := range t.entries {
+		if s := &t.entries[i]; s.ref != 0 {
+			f(kvcache.NumberHash(s.number()), s.ref)
+		}
+	}
+	for s, at := range t.texts {
+		if e, ok := kvcache.BytesHash([]byte(s)); ok {
+			f(e, at)
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package runtrie
+
+import (
+	"sync/atomic"
+
+	"github.com/routerd/routerd/kvcache"
+)
+
+const (
+	nodeShift = 10
+	nodePage  = 1 << nodeShift
+	refShift  = 7 // of the node's id in a Ref
+	inline    = 4 // holders that a node has without a crowd
+)
+
+// MaxNodes is how many nodes there can be, the root included.
+const MaxNodes = 1 << (32 - refShift)
+
+// Ref is a block behind a prefix: a node and a position in it. 0 is none.
+type Ref uint32
+
+// RefOf is a position of a node.
+func RefOf(id, pos uint32) Ref { return Ref(id<<refShift | pos) }
+
+// Node returns the id of the node and the position in it.
+func (r Ref) Node() (id, pos uint32) { return uint32(r) >> refShift, uint32(r) & (1<<refShift - 1) }
+
+// node is a run of blocks. What readers look at is atomic, or does not change while
+// anybody can see the node: parent and attach.
+type node struct {
+	run     atomic.Uint64 // its area, shifted left by 8, and its length
+	version atomic.Uint32 // odd while it changes
+	next    atomic.Uint32 // the child after the last position of a full run, or 0
+	tag     atomic.Uint32 // the low half of that child's first hash
+	kids    atomic.Uint32 // children
+	crowded atomic.Uint32 // 1 when the cover is in a crowd
+	cover   [inline]atomic.Uint32
+
+	parent uint32 // id
+	held   uint32 // pairs of a holder and a position
+	holed  uint32 // holders with holes here
+	salt   uint32 // number of the chain's salt, 0 for none
+	attach uint8  // offset in the parent, 0 to Run
+	top    uint8  // no child is attached above
+	class  uint8  // of the area
+}
+
+func packRun(area, length uint32) uint64 { return uint64(area)<<8 | uint64(length) }
+
+func unpackRun(run uint64) (area, length uint32) { return uint32(run >> 8), uint32(run & 0xff) }
+
+// page is a page of nodes. The crowds are apart, so that the headers have no pointers.
+type page struct {
+	nodes  *[nodePage]node
+	crowds *[nodePage]atomic.Pointer[crowd]
+}
+
+// nodes keeps the headers. Id 0 is the root. Writers hold the trie's lock.
+type nodes struct {
+	pages atomic.Pointer[[]page]
+	free  []uint32
+	fresh uint32 // ids from here on were never used
+	live  uint32
+	most  uint32 // ids
+}
+
+func newNodes(most uint32) *nodes {
+	n := &nodes{fresh: 1, most: most}
+	n.pages.Store(&[]page{newPage()})
+	return n
+}
+
+func newPage() page { return page{new([nodePage]node), new([nodePage]atomic.Pointer[crowd])} }
+
+func (n *nodes) at(id uint32) *node {
+	return &(*n.pages.Load())[id>>nodeShift].nodes[id&(nodePage-1)]
+}
+
+func (n *nodes) crowd(id uint32) *atomic.Pointer[crowd] {
+	return &(*n.pages.Load())[id>>nodeShift].crowds[id&(nodePage-1)]
+}
+
+// alloc returns an id, and false when all are in use.
+func (n *nodes) alloc() (uint32, bool) {
+	if k := len(n.free); k > 0 {
+		id := n.free[k-1]
+		n.free = n.free[:k-1]
+		n.live++
+		return id, true
+	}
+	if n.fresh == n.most {
+		return 0, false
+	}
+	if pages := *n.pages.Load(); n.fresh>>nodeShift == uint32(len(pages)) {
+		pages = append(pages, newPage()) // whoever reads the shorter list does not see the new element
+		n.pages.Store(&pages)
+	}
+	n.fresh++
+	n.live++
+	return n.fresh - 1, true
+}
+
+// release takes an id back that nobody can see any more.
+func (n *nodes) release(id uint32) {
+	n.free = append(n.free, id)
+	n.live--
+}
+
+// words are the hashes of a run.
+func (t *Trie) words(run uint64) []kvcache.BlockHash {
+	area, length := unpackRun(run)
+	if length == 0 {
+		return nil
+	}
+	return t.areas.words(area)[:length]
+}
