@@ -3,7 +3,6 @@
 package e2e_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -14,13 +13,11 @@ import (
 	"time"
 )
 
-// request makes a request of the frontend and tells how it ended.
-func (f *flappingFleet) request(rnd *rand.Rand) string {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	if rnd.IntN(8) == 0 {
-		ctx, cancel = context.WithTimeout(ctx, time.Duration(rnd.IntN(60))*time.Millisecond)
-		defer cancel()
+// asks has a client of the frontend or a caller of the selection service ask for
+// something at random and tells how it ended.
+func (f *flappingFleet) asks(client int, rnd *rand.Rand) string {
+	if client >= flappingClients {
+		return f.selects(rnd)
 	}
 	body := map[string]any{"model": "m", "max_tokens": 1 + rnd.IntN(16), "stream": rnd.IntN(2) == 0}
 	body["prompt"] = strings.Repeat(fmt.Sprintf("word%d ", rnd.IntN(40)), 1+rnd.IntN(200))
@@ -28,23 +25,7 @@ func (f *flappingFleet) request(rnd *rand.Rand) string {
 	if rnd.IntN(3) == 0 {
 		header = append(header, session, fmt.Sprint("s", rnd.IntN(50)))
 	}
-	a, err := f.c.ask(ctx, "/v1/completions", body, header...)
-	switch {
-	case ctx.Err() != nil:
-		return "cancelled"
-	case err != nil && a.status == http.StatusOK:
-		return brokenOff
-	case err != nil:
-		text := err.Error()
-		return "error " + text[strings.LastIndex(text, ": ")+2:]
-	case a.status != http.StatusOK:
-		return refusalOf(a)
-	case body["stream"] == true && !bytes.HasSuffix(bytes.TrimSpace(a.body), []byte("data: [DONE]")):
-		return brokenOff
-	case a.header.Get("x-routerd-worker") == "":
-		return "an answer that names no worker"
-	}
-	return "served"
+	return f.c.outcome(rnd, 8, "/v1/completions", body, header...)
 }
 
 // selects books a worker by the selection service and frees it a little later, or

@@ -3,8 +3,6 @@
 package e2e_test
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -14,7 +12,6 @@ import (
 	"os"
 	"regexp"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -96,14 +93,11 @@ type flappingFleet struct {
 	crashes sync.WaitGroup
 	acts    map[string]int // what was done; of the goroutine that disturbs
 	fresh   int            // prompts that were sent once
-
-	mu       sync.Mutex // guards outcomes
-	outcomes map[string]int
 }
 
 func startFlappingFleet(t *testing.T) *flappingFleet {
 	t.Helper()
-	f := &flappingFleet{t: t, acts: map[string]int{}, outcomes: map[string]int{}}
+	f := &flappingFleet{t: t, acts: map[string]int{}}
 	for i := range flappingWorkers {
 		e := &flappingEngine{id: i + 1, host: ownHost(1 + i)}
 		if err := e.start(); err != nil {
@@ -135,22 +129,27 @@ func TestAFlappingFleet(t *testing.T) {
 	t.Logf("seed %d", seed)
 	f.warm(seed)
 	f.empty()
-	before := f.rest()
+	before := f.s.rest()
 
 	f.restore()
 	began := time.Now()
-	f.run(seed)
+	outcomes := churn{
+		seed: seed, lasts: flappingRun, clients: flappingClients + flappingCallers, ask: f.asks, pause: 50 * time.Millisecond,
+		disturb: f.disturb, every: flappingEvery,
+	}.run(t)
 	f.restore()
 	t.Logf("all %d workers are ready %s after the end of the disturbances", flappingWorkers, time.Since(began)-flappingRun)
 	f.told()
-	f.verdict()
+	for _, act := range slices.Sorted(maps.Keys(f.acts)) {
+		t.Logf("%6d times: %s", f.acts[act], act)
+	}
+	outcomes.verdict(t, expected{
+		served: []string{"served", "selected"}, oneOf: 2, left: []string{"cancelled", "left"}, documented: flappingDocumented,
+		must: []string{"selected", "left", "cancelled", brokenOff, "500 engine_broken"},
+	})
 	f.empty()
 	f.nothingLeft(before)
-	for line := range strings.Lines(f.s.log.String()) {
-		if strings.Contains(line, "panic") || strings.Contains(line, "level=ERROR") {
-			t.Errorf("the log says %s", line)
-		}
-	}
+	f.s.saidNothingBad()
 }
 
 // warm uses everything once, so that what is made once is there.
@@ -160,58 +159,13 @@ func (f *flappingFleet) warm(seed uint64) {
 	together(flappingClients+flappingCallers, func(i int) {
 		own := rand.New(rand.NewPCG(seed, uint64(i)))
 		for range 20 {
-			if i < flappingClients {
-				f.request(own)
-			} else {
-				f.selects(own)
-			}
+			f.asks(i, own)
 		}
 	})
 	for _, e := range f.engines {
 		f.sends(e)
 	}
 }
-
-// run has clients ask for a while; meanwhile things happen.
-func (f *flappingFleet) run(seed uint64) {
-	ctx, cancel := context.WithTimeout(f.t.Context(), flappingRun)
-	defer cancel()
-	var wg sync.WaitGroup
-	for i := range flappingClients + flappingCallers {
-		rnd := rand.New(rand.NewPCG(seed, uint64(i)))
-		wg.Go(func() {
-			for ctx.Err() == nil {
-				outcome := ""
-				if i < flappingClients {
-					outcome = f.request(rnd)
-				} else {
-					outcome = f.selects(rnd)
-				}
-				f.count(outcome)
-				if outcome != "served" { // it comes again a little later
-					<-time.After(time.Duration(rnd.IntN(50)) * time.Millisecond)
-				}
-			}
-		})
-	}
-	rnd := rand.New(rand.NewPCG(seed, flappingClients+flappingCallers))
-	tick := time.NewTicker(flappingEvery)
-	defer tick.Stop()
-	for ctx.Err() == nil {
-		f.disturb(rnd)
-		<-tick.C
-	}
-	wg.Wait()
-}
-
-func (f *flappingFleet) count(outcome string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.outcomes[outcome]++
-}
-
-// brokenOff is an answer that ends before its end.
-const brokenOff = "broken off"
 
 // flappingDocumented are the failures that a client may see here. Those of the
 // router have a status and a code of docs/reference/http.md and, with "select" or
@@ -223,72 +177,6 @@ var flappingDocumented = []string{
 	"select 503 unavailable no_workers", "select 503 unavailable workers_ejected", "free 404 not_found", "free 404 not_found not_found",
 }
 
-// inReference checks that each failure that is allowed here stands in the reference.
-func inReference(t *testing.T, failures []string) {
-	t.Helper()
-	for _, failure := range failures {
-		words := strings.Fields(failure)
-		page, code := "../../docs/reference/http.md", words[1]
-		if words[0] == "select" || words[0] == "free" {
-			page, code = "../../docs/reference/selection-api.md", words[2]
-		}
-		if strings.HasPrefix(code, "engine_") || failure == brokenOff {
-			continue
-		}
-		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !bytes.Contains(text, []byte("`"+code+"`")) {
-			t.Errorf("%s does not tell of %s", page, failure)
-		}
-	}
-}
-
-// verdict checks all outcomes of a run.
-func (f *flappingFleet) verdict() {
-	f.t.Helper()
-	inReference(f.t, flappingDocumented)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, act := range slices.Sorted(maps.Keys(f.acts)) {
-		f.t.Logf("%6d times: %s", f.acts[act], act)
-	}
-	total := 0
-	for _, outcome := range slices.Sorted(maps.Keys(f.outcomes)) {
-		n := f.outcomes[outcome]
-		total += n
-		f.t.Logf("%6d %s", n, outcome)
-		if !slices.Contains([]string{"served", "cancelled", "selected", "left"}, outcome) && !slices.Contains(flappingDocumented, outcome) {
-			f.t.Errorf("%d requests ended with %s, which is not documented", n, outcome)
-		}
-	}
-	if served := f.outcomes["served"] + f.outcomes["selected"]; served < total/2 {
-		f.t.Errorf("%d of %d requests were served, want half of them", served, total)
-	}
-	for _, must := range []string{"selected", "left", "cancelled", brokenOff, "500 engine_broken"} {
-		if f.outcomes[must] == 0 {
-			f.t.Errorf("no request ended with %s: the run shows too little", must)
-		}
-	}
-}
-
-// resting is what a router has while it has no workers and nothing to do.
-type restingState struct {
-	goroutines, descriptors float64
-	series                  map[string]float64
-}
-
-func (f *flappingFleet) rest() restingState {
-	f.t.Helper()
-	m := f.s.metrics()
-	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", f.s.cmd.Process.Pid))
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	return restingState{m["go_goroutines"], float64(len(open)), m}
-}
-
 // ofWorker finds a worker's name, id or address in a series.
 var ofWorker = regexp.MustCompile(`"w?[0-9]+"|127\.`)
 
@@ -296,17 +184,9 @@ var ofWorker = regexp.MustCompile(`"w?[0-9]+"|127\.`)
 var codes = regexp.MustCompile(`(code|status|le|quantile|revision)="[^"]*"`)
 
 // nothingLeft checks that a router without workers is as it was without workers.
-func (f *flappingFleet) nothingLeft(before restingState) {
+func (f *flappingFleet) nothingLeft(before rest) {
 	f.t.Helper()
-	var after restingState
-	eventually(f.t, time.Minute, func() error {
-		after = f.rest()
-		if after.goroutines > before.goroutines+10 || after.descriptors > before.descriptors+10 {
-			return fmt.Errorf("%v goroutines and %v descriptors, want %v and %v as before, 10 more at most",
-				after.goroutines, after.descriptors, before.goroutines, before.descriptors)
-		}
-		return nil
-	})
+	after := f.s.restsAgain(before)
 	more := 0
 	for series := range after.series {
 		if ofWorker.MatchString(codes.ReplaceAllString(series, "")) {
@@ -316,8 +196,7 @@ func (f *flappingFleet) nothingLeft(before restingState) {
 			more++
 		}
 	}
-	f.t.Logf("goroutines %v before and %v after, descriptors %v and %v, series %d and %d, %d of them new, memory %.0f and %.0f MiB",
-		before.goroutines, after.goroutines, before.descriptors, after.descriptors, len(before.series), len(after.series), more,
+	f.t.Logf("series %d before and %d after, %d of them new, memory %.0f and %.0f MiB", len(before.series), len(after.series), more,
 		before.series["process_resident_memory_bytes"]/(1<<20), after.series["process_resident_memory_bytes"]/(1<<20))
 	if more > flappingWorkers {
 		f.t.Errorf("%d series are new, want those of outcomes alone", more)

@@ -3,41 +3,17 @@
 package e2e_test
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"strings"
-	"time"
 )
 
 // request makes a request at random and tells how it ended.
-func (f *busyFleet) request(rnd *rand.Rand) string {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	if rnd.IntN(5) == 0 {
-		ctx, cancel = context.WithTimeout(ctx, time.Duration(rnd.IntN(60))*time.Millisecond)
-		defer cancel()
-	}
+func (f *busyFleet) request(_ int, rnd *rand.Rand) string {
 	path, body, header := f.draw(rnd)
-	a, err := f.c.ask(ctx, path, body, header...)
-	switch {
-	case ctx.Err() != nil:
-		return "cancelled"
-	case err != nil:
-		// The client's library names addresses.
-		text := err.Error()
-		return "error " + text[strings.LastIndex(text, ": ")+2:]
-	case a.status != http.StatusOK:
-		return refusalOf(a)
-	case body["stream"] == true && !bytes.HasSuffix(bytes.TrimSpace(a.body), []byte("data: [DONE]")):
-		return fmt.Sprintf("a stream that ends with %.80q", a.body[max(0, len(a.body)-80):])
-	case a.header.Get("x-routerd-worker") == "":
-		return "an answer that names no worker"
-	}
-	return "served"
+	return f.c.outcome(rnd, 5, path, body, header...)
 }
 
 // refusalOf is an answer that is no 200, as status, code and param.

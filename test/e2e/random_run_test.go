@@ -3,13 +3,7 @@
 package e2e_test
 
 import (
-	"context"
 	"fmt"
-	"maps"
-	"math/rand/v2"
-	"slices"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -65,14 +59,11 @@ type busyFleet struct {
 	r       *router
 	c       *crowd
 	engines []*sim.Engine
-
-	mu       sync.Mutex // guards outcomes
-	outcomes map[string]int
 }
 
 func startBusyFleet(t *testing.T) *busyFleet {
 	t.Helper()
-	f := &busyFleet{t: t, outcomes: map[string]int{}}
+	f := &busyFleet{t: t}
 	for i := range manyWorkers {
 		f.engines = append(f.engines, simtest.Start(t, func(c *sim.Config) {
 			c.Name, c.Model, c.AnswerTokens, c.DecodePerToken = fmt.Sprint("w", i+1), "m", 16, 2*time.Millisecond
@@ -112,107 +103,25 @@ var documented = []string{
 	"400 pin_unknown pin", "400 session_bound pin", "400 session_bound allow", "429 engine_full", "503 engine_full",
 }
 
-// count takes an outcome in.
-func (f *busyFleet) count(outcome string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.outcomes[outcome]++
-}
-
-// resting is what a router has while nothing is under way.
-func (f *busyFleet) resting() (goroutines, descriptors float64) {
-	m := f.r.metrics()
-	return m["go_goroutines"], m["process_open_fds"] - sum(m, "routerd_upstream_connections")
-}
-
 // Everything that can happen to requests happens at random: what clients see is
 // documented, and nothing is left.
 func TestEverythingAtRandomLeavesNothing(t *testing.T) {
 	f := startBusyFleet(t)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	goroutines, descriptors := f.resting()
-	f.run(seed)
+	before := f.r.rest()
+	outcomes := churn{
+		seed: seed, lasts: randomRun, clients: manyClients, ask: f.request, pause: 100 * time.Millisecond,
+		disturb: f.disturb, every: 50 * time.Millisecond,
+	}.run(t)
 	f.restore()
 	f.r.quiet("m")
 	f.c.client.CloseIdleConnections()
-	f.verdict()
+	outcomes.verdict(t, expected{
+		served: []string{"served"}, oneOf: 4, left: []string{"cancelled"}, documented: documented,
+		must: []string{"cancelled", "429 overloaded queue_full", "429 overloaded queue_timeout", "429 engine_full", "503 worker_unreachable"},
+	})
 	f.r.bound("m", 0, soon)
-	f.settled(func() error {
-		g, d := f.resting()
-		if g > goroutines+10 || d > descriptors+10 {
-			return fmt.Errorf("%v goroutines and %v descriptors, want %v and %v as before, 10 more at most", g, d, goroutines, descriptors)
-		}
-		return nil
-	})
-	g, d := f.resting()
-	t.Logf("goroutines %v before and %v after, descriptors %v and %v", goroutines, g, descriptors, d)
-	for line := range strings.Lines(f.r.log.String()) {
-		if strings.Contains(line, "panic") || strings.Contains(line, "level=ERROR") {
-			t.Errorf("the log says %s", line)
-		}
-	}
-}
-
-// settled waits until connections that nobody uses are gone, and then for check.
-func (f *busyFleet) settled(check func() error) {
-	f.t.Helper()
-	eventually(f.t, time.Minute, func() error {
-		m := f.r.metrics()
-		if open, idle := sum(m, "routerd_upstream_connections"), sum(m, "routerd_upstream_idle_connections"); open != idle {
-			return fmt.Errorf("%v connections to workers, %v of them idle", open, idle)
-		}
-		return check()
-	})
-}
-
-// verdict checks all outcomes of a run.
-func (f *busyFleet) verdict() {
-	f.t.Helper()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	total := 0
-	for _, outcome := range slices.Sorted(maps.Keys(f.outcomes)) {
-		n := f.outcomes[outcome]
-		total += n
-		f.t.Logf("%6d %s", n, outcome)
-		if outcome != "served" && outcome != "cancelled" && !slices.Contains(documented, outcome) {
-			f.t.Errorf("%d requests ended with %s, which is not documented", n, outcome)
-		}
-	}
-	if served := f.outcomes["served"]; served < total/4 {
-		f.t.Errorf("%d of %d requests were served, want a good part", served, total)
-	}
-	for _, must := range []string{"cancelled", "429 overloaded queue_full", "429 overloaded queue_timeout", "429 engine_full", "503 worker_unreachable"} {
-		if f.outcomes[must] == 0 {
-			f.t.Errorf("no request ended with %s: the run shows too little", must)
-		}
-	}
-}
-
-// run has the clients ask for a while; meanwhile things happen.
-func (f *busyFleet) run(seed uint64) {
-	ctx, cancel := context.WithTimeout(f.t.Context(), randomRun)
-	defer cancel()
-	var wg sync.WaitGroup
-	for i := range manyClients {
-		rnd := rand.New(rand.NewPCG(seed, uint64(i)))
-		wg.Go(func() {
-			for ctx.Err() == nil {
-				outcome := f.request(rnd)
-				f.count(outcome)
-				if outcome != "served" { // it comes again a little later
-					<-time.After(time.Duration(rnd.IntN(100)) * time.Millisecond)
-				}
-			}
-		})
-	}
-	rnd := rand.New(rand.NewPCG(seed, manyClients))
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for ctx.Err() == nil {
-		f.disturb(rnd)
-		<-tick.C
-	}
-	wg.Wait()
+	f.r.restsAgain(before)
+	f.r.saidNothingBad()
 }
