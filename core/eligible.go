@@ -51,10 +51,13 @@ func (a *attempt) candidates(v *view, p *Partition) error {
 		return nil
 	case out[failedBefore] > 0:
 		return unavailable(CodeNoCandidates, "no other worker of model %q is ready", p.key.Model)
-	case ejected:
-		return unavailable(CodeWorkersEjected, "the workers of model %q are ejected", p.key.Model)
 	}
-	return a.nobodyReady(v, p.key.Model, &out)
+	e := a.nobodyReady(v, p.key.Model, &out)
+	if ejected {
+		e = unavailable(CodeWorkersEjected, "the workers of model %q are ejected", p.key.Model)
+	}
+	e.Err = a.unready(v, pinned)
+	return e
 }
 
 // standing is whether a rank may serve a request and, if not, the first reason.

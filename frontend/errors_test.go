@@ -201,6 +201,46 @@ func TestE5_TheOnlyWorkerRefusesConnections(t *testing.T) {
 	}
 }
 
+// A 503 for which nobody was called has a line of its own, which says who is not ready
+// and why. What a request itself rules out is no news to the operator.
+func TestE5_ALineSaysWhoIsNotReady(t *testing.T) {
+	w := start(t)
+	w.join(t, "w1", "http://127.0.0.77:9")
+	for id, l := range map[string]core.Lifecycle{"id-starts": core.Incomplete, "id-ejected": core.Ejected} {
+		if err := w.core.SetLifecycle(fleet.IDFromName("w1"), l, []string{"starting: health_refused"}); err != nil {
+			t.Fatal(err)
+		}
+		got := w.chat(t, "X-Request-Id", id)
+		if got.status != 503 || strings.Contains(got.body, "127.0.0.77") || strings.Contains(got.body, "refused") {
+			t.Errorf("%s: got %d, want 503 without the address and the reason: %s", id, got.status, got.body)
+		}
+		if lines := w.warnings(id); len(lines) != 1 || !strings.Contains(lines[0], "127.0.0.77:9") || !strings.Contains(lines[0], "health_refused") {
+			t.Errorf("%s: the log says %q, want one line with address and reason", id, lines)
+		}
+	}
+	w.join(t, "w2", "http://127.0.0.77:9")
+	checkError(t, w.chat(t, "X-Request-Id", "id-allows", "x-routerd-allow", "w9"), 503, "no_workers")
+	if err := w.core.Commit(core.Change{Removals: []fleet.WorkerID{fleet.IDFromName("w1"), fleet.IDFromName("w2")}}); err != nil {
+		t.Fatal(err)
+	}
+	checkError(t, w.chat(t, "X-Request-Id", "id-empty"), 503, "no_workers")
+	for id, want := range map[string]int{"id-allows": 0, "id-empty": 1} {
+		if lines := w.warnings(id); len(lines) != want {
+			t.Errorf("%s: the log says %q, want %d lines", id, lines, want)
+		}
+	}
+}
+
+// warnings are those of the log that have a text.
+func (w *world) warnings(text string) (lines []string) {
+	for line := range strings.Lines(w.log.String()) {
+		if strings.Contains(line, "level=WARN") && strings.Contains(line, text) {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
 func TestQ9_PinsAndAllowSetsAreStrict(t *testing.T) {
 	w := start(t)
 	wk := map[string]*worker{}

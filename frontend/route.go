@@ -20,6 +20,7 @@ func (s *Server) routeRequest(x *exchange) error {
 	for {
 		sel, err := s.core.Select(x.life, &x.req)
 		if err != nil {
+			s.nobodyReady(x, err)
 			return s.noOther(x, last, err)
 		}
 		x.sel, x.told = sel, false
@@ -65,6 +66,20 @@ func (s *Server) noOther(x *exchange, last, err error) error {
 	}
 	x.answerKept()
 	return nil
+}
+
+// nobodyReady logs why there is no worker for a request, with what only an operator may
+// know. What the request itself rules out is its caller's affair.
+func (s *Server) nobodyReady(x *exchange, err error) {
+	e, ok := errors.AsType[*core.Error](err)
+	if !ok || e.Field != "" || e.Code != core.CodeNoWorkers && e.Code != core.CodeWorkersEjected {
+		return
+	}
+	why := err
+	if e.Err != nil {
+		why = e.Err
+	}
+	s.log.Warn("no worker is ready", "partition", x.req.Partition, "request", x.id, "attempt", x.req.Attempt, "err", why)
 }
 
 // mayRetry tells whether a failed attempt may be followed by another, and takes

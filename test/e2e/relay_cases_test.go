@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -89,7 +90,11 @@ func TestE5_OnlyWorkerRefusesConnections(t *testing.T) {
 		"  - {id: 1, name: w1, url: \"http://"+address+":9\", model: m, no_health_check: true}\n"+
 		"  - {id: 2, name: w2, url: \"http://"+address+":99\", model: n}\n")
 	// Where health is checked nobody calls it.
-	refused(t, "a worker that never answered", r.post("/v1/completions", strings.Replace(hi, `"m"`, `"n"`, 1)), http.StatusServiceUnavailable, "no_workers", "")
+	const never = "a worker that never answered"
+	unasked := r.post("/v1/completions", strings.Replace(hi, `"m"`, `"n"`, 1))
+	refused(t, never, unasked, http.StatusServiceUnavailable, "no_workers", "")
+	routerError(t, never, unasked, address, "health_refused")
+	r.logged(unasked, address+":99", "health_refused")
 	began := time.Now()
 	got := r.post("/v1/completions", hi)
 	took := time.Since(began)
@@ -101,19 +106,25 @@ func TestE5_OnlyWorkerRefusesConnections(t *testing.T) {
 		t.Errorf("took %s, want within 1 s (asserted at %d times)", took, patience)
 	}
 	routerError(t, "no connection", got, address, "dial", "refused", "tcp")
-	id := got.header.Get("x-request-id")
+	r.logged(got, address+":9", "refused")
+	r.idle("m", 5*time.Second)
+}
+
+// logged waits until a line of the log has an answer's request id and all the texts.
+func (r *router) logged(a reply, texts ...string) {
+	r.t.Helper()
+	id := a.header.Get("x-request-id")
 	if id == "" {
-		t.Fatal("the answer has no request id")
+		r.t.Fatal("the answer has no request id")
 	}
-	eventually(t, 5*time.Second, func() error {
+	eventually(r.t, soon, func() error {
 		for line := range strings.Lines(r.log.String()) {
-			if strings.Contains(line, address+":9") && strings.Contains(line, "refused") && strings.Contains(line, id) {
+			if strings.Contains(line, id) && !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(line, text) }) {
 				return nil
 			}
 		}
-		return fmt.Errorf("no log line has the address, the cause and the request id %s", id)
+		return fmt.Errorf("no line of the log has the request id %s and %q", id, texts)
 	})
-	r.idle("m", 5*time.Second)
 }
 
 func TestH3_RepeatedHeadersAndForwardedFor(t *testing.T) {
