@@ -12,8 +12,9 @@ import (
 	"github.com/routerd/routerd/sim/simtest"
 )
 
-// What the guide of the fleet tells an operator to type is typed in its order, at
-// other addresses, and does what it says.
+// What the guide of the fleet tells an operator to type is typed in its order, at other
+// addresses, and does what it says; what a worker becomes is waited for with the command
+// that the guide shows it by.
 func TestTheCommandsOfTheFleetGuide(t *testing.T) {
 	text, err := os.ReadFile(repository + "/docs/guide/fleet.md")
 	if err != nil {
@@ -28,34 +29,53 @@ func TestTheCommandsOfTheFleetGuide(t *testing.T) {
 		"tcp://127.0.0.1:5567", named.EventEndpoints()[0], "tcp://127.0.0.1:5568", named.ReplayEndpoints()[0],
 	)
 	env := []string{"ROUTERD_ADMIN_URL=" + r.admin, "ROUTERD_ADMIN_TOKEN=" + r.token}
-	does := []struct{ begins, says string }{
-		{"bin/routerd worker add http://127.0.0.1:8000\n", "ready"},
-		{"bin/routerd worker add http://127.0.0.1:8001 --name w1", "ready"},
-		{"bin/routerd worker drain w1", "worker w1 has nothing left"},
-		{"curl -sS -X POST", `"lifecycle":"draining"`},
+	first := strings.TrimPrefix(plain.URL(), "http://")
+	does := []struct{ begins, says, worker, becomes string }{
+		{"bin/routerd worker add http://127.0.0.1:8000\n", first, first, "ready"},
+		{"bin/routerd worker list\n", first, first, "ready"},
+		{"bin/routerd worker add http://127.0.0.1:8001 --name w1", "w1", "w1", "ready"},
+		{"bin/routerd worker drain w1", "worker w1 has nothing left", "w1", "draining"},
+		{"bin/routerd worker undrain w1", "w1", "w1", "ready"},
+		{"curl -sS -X POST", `"lifecycle":"draining"`, "w1", "draining"},
+		{"curl -sS -X DELETE", `"name":"w1"`, "w1", "ready"},
 	}
 	for _, m := range guideBlock.FindAllStringSubmatch(string(text), -1) {
 		if m[1] != "sh" {
 			continue
 		}
-		if len(does) == 0 || !strings.HasPrefix(m[2], does[0].begins) {
-			t.Fatalf("the guide has a command that nobody expects: %s", m[2])
+		for command := range strings.Lines(m[2]) {
+			if len(does) == 0 || !strings.HasPrefix(command, does[0].begins) {
+				t.Fatalf("the guide has a command that nobody expects: %s", command)
+			}
+			if out := typedAs(t, env, "", "sh", "-euc", here.Replace(command)); !strings.Contains(out, does[0].says) {
+				t.Errorf("%sdoes not say %q:\n%s", command, does[0].says, out)
+			}
+			r.listedAs(does[0].worker, does[0].becomes)
+			does = does[1:]
 		}
-		if out := typedAs(t, env, "", "sh", "-euc", here.Replace(m[2])); !strings.Contains(out, does[0].says) {
-			t.Errorf("%sdoes not say %q:\n%s", m[2], does[0].says, out)
-		}
-		does = does[1:]
 	}
 	if len(does) > 0 {
 		t.Errorf("the guide lacks the command that begins with %q", does[0].begins)
 	}
-	for _, name := range []string{"w1", strings.TrimPrefix(plain.URL(), "http://")} {
-		eventually(t, soon, func() error {
-			var got struct{ Lifecycle string }
-			if r.must("GET", "/v1/workers/"+name, nil, &got); got.Lifecycle != "ready" {
-				return fmt.Errorf("%s is %s after the last command", name, got.Lifecycle)
+	r.listedAs(first, "ready")
+}
+
+// listedAs waits until `routerd worker list` shows a worker in a state.
+func (r *router) listedAs(name, state string) {
+	r.t.Helper()
+	eventually(r.t, soon, func() error {
+		code, out, said := r.cli("worker", "list")
+		header, workers, _ := strings.Cut(out, "\n")
+		at := strings.Index(header, "STATE")
+		if code != 0 || at < 0 {
+			return fmt.Errorf("worker list: exit code %d, no column STATE in %q: %s", code, header, said)
+		}
+		for line := range strings.Lines(workers) {
+			fields := strings.Fields(line)
+			if len(line) > at && len(fields) > 1 && fields[1] == name && strings.HasPrefix(line[at:], state+" ") {
+				return nil
 			}
-			return nil
-		})
-	}
+		}
+		return fmt.Errorf("%s is not %s in the list:\n%s", name, state, out)
+	})
 }
