@@ -3,7 +3,10 @@ package app_test
 import (
 	"context"
 	"fmt"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"syscall"
 	"testing"
@@ -26,6 +29,25 @@ func spent(t *testing.T) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
+// alone runs a test again in a process of its own, where the goroutines and the garbage
+// of other tests take no CPU time. It returns true there, and false in the process that
+// has waited for the other one.
+func alone(t *testing.T) bool {
+	t.Helper()
+	const mark = "ROUTERD_TEST_ALONE"
+	if os.Getenv(mark) == t.Name() {
+		return true
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), mark+"="+t.Name())
+	out, err := cmd.CombinedOutput()
+	t.Logf("in a process of its own:\n%s", out)
+	if err != nil {
+		t.Error(err)
+	}
+	return false
+}
+
 // talkative are engines that tell all.
 type talkative struct{ mute }
 
@@ -34,7 +56,10 @@ func (talkative) Ask(context.Context, fleet.Record) (catalog.Facts, error) {
 }
 
 func TestFiveThousandWorkersOfOneList(t *testing.T) {
-	const n, most = 5000, 10 * time.Second // ten times the budget: other tests share the machine
+	if !alone(t) {
+		return
+	}
+	const n = 5000
 	for name, c := range map[string]struct {
 		engines catalog.Engines
 		change  func(*fleet.Record)
@@ -50,15 +75,19 @@ func TestFiveThousandWorkersOfOneList(t *testing.T) {
 			for i := range list {
 				list[i] = wish(t, fleet.WorkerID(i+1), c.change)
 			}
+			runtime.GC() // of what was before
 			before := spent(t)
 			applied(t, f, list...)
-			cpu := spent(t) - before
-			t.Logf("%d workers: %s of CPU, %d upserts in %d changes", n, cpu, f.Upserts.Load(), f.Commits.Load())
-			if got := ready(f); got != n || cpu > most {
-				t.Errorf("%d ready after %s of CPU; want %d within %s", got, cpu, n, most)
+			t.Logf("%d workers: %s of CPU, %d upserts in %d changes", n, spent(t)-before, f.Upserts.Load(), f.Commits.Load())
+			if got := ready(f); got != n {
+				t.Errorf("%d are ready, want %d", got, n)
 			}
 			until(t, "all is told", func() bool { return f.Upserts.Load() >= c.upserts })
-			t.Logf("with all that the engines tell: %s of CPU, %d upserts in %d changes", spent(t)-before, f.Upserts.Load(), f.Commits.Load())
+			cpu := spent(t) - before
+			t.Logf("with all that the engines tell: %s of CPU, %d upserts in %d changes", cpu, f.Upserts.Load(), f.Commits.Load())
+			if cpu > reconcileWithin {
+				t.Errorf("%d workers took %s of CPU, want %s at most", n, cpu, reconcileWithin)
+			}
 			if got := f.Commits.Load(); got > n/10 {
 				t.Errorf("the core was told in %d changes; workers that come together go together", got)
 			}
