@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """Writes the answers that catalog/engine is tested with, made by the engines' own code.
 
-    scripts/engine-answers.py            # all of VERSIONS, in an environment below .cache
+    scripts/engine-answers.py            # all of VERSIONS
     scripts/engine-answers.py vllm-0.33.0
 
-For each release it downloads the wheel from PyPI, unpacks the Python files, and runs the
-classes and functions that answer /v1/models, /version, /server_info, /get_server_info,
-/kv_event_sources and /metrics there, in a process of their own. Modules that are not
-installed (torch, transformers and the like) are replaced by stand-ins: nothing that they
-would compute is in an answer. It is not part of the tests; the wheels are some 4 GB.
+What the engines' code needs stands in engine-answers-requirements.txt: scripts/venv.sh
+makes an environment of it below .cache, with python3. For each release the script
+downloads the wheel from PyPI, unpacks the Python files, and runs the classes and functions
+that answer /v1/models, /version, /server_info, /get_server_info, /kv_event_sources and
+/metrics there, in a process of their own. Modules that are not installed (torch,
+transformers and the like) are replaced by stand-ins: nothing that they would compute is in
+an answer. It is not part of the tests; the wheels are some 4 GB.
 """
 
 import os
@@ -22,29 +24,18 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache" / "engine-answers"
 OUT = ROOT / "catalog" / "engine" / "testdata" / "answers"
 HERE = pathlib.Path(__file__).resolve().parent
+REQUIREMENTS = HERE / "engine-answers-requirements.txt"
 VERSIONS = [
     "vllm-0.9.0", "vllm-0.9.2", "vllm-0.10.2", "vllm-0.11.2", "vllm-0.14.0", "vllm-0.18.0", "vllm-0.24.0", "vllm-0.30.0", "vllm-0.33.0",
     "sglang-0.4.7", "sglang-0.5.4", "sglang-0.5.10", "sglang-0.5.15", "sglang-0.5.18", "sglang-0.5.23",
-]
-# What the engines' code needs for itself. The versions are those that made the files.
-NEEDS = [
-    "fastapi==0.165.0", "httpx==0.28.1", "pydantic==2.14.4", "prometheus_client==0.26.0", "msgspec==0.23.0", "orjson==3.13.0",
-    "pyzmq==27.3.0", "numpy", "packaging", "psutil", "requests", "tqdm", "pillow", "aiohttp", "cloudpickle", "cachetools",
-    "regex", "pyyaml", "filelock", "blake3", "email-validator", "openai", "jinja2", "python-multipart",
 ]
 TAGS = ["manylinux1_x86_64", "manylinux_2_28_x86_64", "manylinux_2_31_x86_64", "manylinux_2_34_x86_64", "manylinux_2_35_x86_64", "any"]
 
 
 def environment() -> pathlib.Path:
-    """Makes the Python environment once and returns its interpreter."""
-    venv = CACHE / "venv"
-    python = venv / "bin" / "python"
-    if not (venv / "complete").exists():
-        shutil.rmtree(venv, ignore_errors=True)
-        subprocess.run([sys.executable, "-m", "venv", venv], check=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", *NEEDS], check=True)
-        (venv / "complete").touch()
-    return python
+    """Returns the interpreter of the environment that venv.sh makes of REQUIREMENTS."""
+    made = subprocess.run([HERE / "venv.sh", REQUIREMENTS], check=True, stdout=subprocess.PIPE, text=True)
+    return pathlib.Path(made.stdout.strip()) / "bin" / "python"
 
 
 def source(python: pathlib.Path, release: str) -> pathlib.Path:
@@ -71,8 +62,12 @@ def source(python: pathlib.Path, release: str) -> pathlib.Path:
 
 
 def main() -> None:
+    releases = sys.argv[1:] or VERSIONS
+    for release in releases:
+        if release not in VERSIONS:
+            sys.exit(f"{__doc__}\n{release!r} is not allowed; allowed: {', '.join(VERSIONS)}")
     python = environment()
-    for release in sys.argv[1:] or VERSIONS:
+    for release in releases:
         engine = release.split("-", 1)[0]
         folder, out = source(python, release), OUT / release
         shutil.rmtree(out, ignore_errors=True)
