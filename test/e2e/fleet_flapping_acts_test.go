@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 )
@@ -192,99 +191,4 @@ func (f *flappingFleet) join(e *flappingEngine, bare bool) {
 	}
 	f.s.must("PUT", "/v1/workers/"+fmt.Sprint(e.id), record, nil)
 	f.allowed("undrain", http.StatusNotFound, "DELETE", "/v1/workers/"+e.name()+"/drain", nil)
-}
-
-// restore takes all disturbances back and waits until all workers are ready.
-func (f *flappingFleet) restore() {
-	f.t.Helper()
-	f.crashes.Wait()
-	for i, e := range f.engines {
-		f.order(e, "DELETE", "/sim/faults", nil)
-		f.join(e, i%2 == 0)
-	}
-	eventually(f.t, time.Minute, func() error {
-		var got struct {
-			Workers []workerView `json:"workers"`
-		}
-		f.s.must("GET", "/v1/workers", nil, &got)
-		not := slices.DeleteFunc(got.Workers, func(w workerView) bool { return w.Lifecycle == "ready" })
-		if len(not) > 0 || len(got.Workers)+len(not) == 0 {
-			return fmt.Errorf("%d workers are not ready, such as %+v", len(not), not[0])
-		}
-		return nil
-	})
-}
-
-// sends has a worker serve a prompt that nobody sent before.
-func (f *flappingFleet) sends(e *flappingEngine) {
-	f.t.Helper()
-	f.fresh++
-	prompt := strings.Repeat(fmt.Sprintf("fresh%d ", f.fresh), 64)
-	eventually(f.t, soon, func() error {
-		a, err := f.c.complete(f.t.Context(), prompt, "x-routerd-pin", e.name())
-		if err == nil && a.status != http.StatusOK {
-			err = fmt.Errorf("%s: %d %s", e.name(), a.status, a.body)
-		}
-		return err
-	})
-}
-
-// told waits until the router knows of each engine's cache what the engine says, or does
-// not trust what it knows: at once, or where nobody listened yet with the next event.
-func (f *flappingFleet) told() {
-	f.t.Helper()
-	rest := f.engines
-	deadline := time.Now().Add(time.Minute)
-	for rounds := 1; ; rounds++ {
-		for _, e := range rest {
-			f.sends(e)
-		}
-		<-time.After(time.Second) // replays end meanwhile
-		wrong, doubted := f.untrue()
-		if len(wrong) == 0 {
-			f.t.Logf("all trusted indexes are as the engines say with event %d after the disturbances; not trusted: %v", rounds, doubted)
-			if len(doubted) > flappingWorkers/4 {
-				f.t.Errorf("%d indexes are not trusted, want those alone whose replay answers were lost", len(doubted))
-			}
-			return
-		}
-		var what []string
-		rest = nil
-		for _, e := range f.engines {
-			if how, ok := wrong[e.name()]; ok {
-				rest, what = append(rest, e), append(what, e.name()+": "+how)
-			}
-		}
-		f.t.Logf("event %d: %s", rounds, strings.Join(what, "; "))
-		if time.Now().After(deadline) {
-			f.t.Fatalf("after a minute and %d events %d of %d indexes differ from their engines", rounds, len(rest), len(f.engines))
-		}
-	}
-}
-
-// untrue tells of which engines the router's index differs, and which it does not trust
-// itself: those whose replay answers were lost.
-func (f *flappingFleet) untrue() (differ map[string]string, doubted []string) {
-	f.t.Helper()
-	wrong, known := map[string]string{}, map[string]rankView{}
-	for _, v := range f.s.partition("m").Ranks {
-		known[v.Name] = v
-	}
-	for _, e := range f.engines {
-		var truth struct {
-			Ranks []struct {
-				Hashes map[string][]string `json:"hashes"`
-			} `json:"ranks"`
-		}
-		engineJSON(f.t, e.e, "GET", "/sim/blocks", nil, &truth)
-		want, v := truth.Ranks[0].Hashes["device"], known[e.name()]
-		if v.Name != "" && !v.KV.Trusted {
-			doubted = append(doubted, v.Name)
-			continue
-		}
-		if !slices.Equal(slices.Sorted(slices.Values(want)), slices.Sorted(slices.Values(v.KV.Hashes["device"]))) {
-			wrong[e.name()] = fmt.Sprintf("%d blocks, want %d (trusted %t, last %d)", len(v.KV.Hashes["device"]), len(want), v.KV.Trusted, v.KV.LastSeq)
-		}
-	}
-	return wrong, doubted
 }
