@@ -43,6 +43,9 @@ func New(cfg Config) *Client {
 // the requests that are sent from now on.
 func (c *Client) SetFirstByteTimeout(d time.Duration) { c.patience.Store(int64(d)) }
 
+// Breaker is the configuration of the breakers in force.
+func (c *Client) Breaker() BreakerConfig { return *c.breakers.cfg.Load() }
+
 // Configure puts other settings of the breakers in force; an error names the
 // field that is out of range, and nothing has changed then. An open breaker keeps
 // its cooldown; with Failures 0 all close.

@@ -56,6 +56,13 @@ func newMonitor(cfg Config, r Reconciler, a asker, log *slog.Logger) *Monitor {
 	}
 }
 
+// Config is the configuration in force.
+func (m *Monitor) Config() Config {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.cfg
+}
+
 // Configure puts another configuration, a valid one, in force. Without probes all
 // workers count as having answered well.
 func (m *Monitor) Configure(cfg Config) {

@@ -59,6 +59,9 @@ func New(cfg Config, workers Reconciler, log *slog.Logger) *Scraper {
 // engine told too long ago is not told. It must be called before Run.
 func (s *Scraper) OnAdapters(changed func(fleet.WorkerID)) { s.tellAdapters = changed }
 
+// Config is the configuration in force.
+func (s *Scraper) Config() Config { return *s.cfg.Load() }
+
 // Configure puts another configuration, a valid one, in force.
 func (s *Scraper) Configure(cfg Config) {
 	s.cfg.Store(&cfg)

@@ -11,9 +11,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/fx"
 
+	"github.com/routerd/routerd/catalog/health"
+	"github.com/routerd/routerd/catalog/scrape"
 	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/host"
 	"github.com/routerd/routerd/internal/config"
+	"github.com/routerd/routerd/upstream"
 )
 
 // Validate checks the wiring of the whole router without making anything.
@@ -21,11 +24,34 @@ func Validate(cfg config.Config) error {
 	return fx.ValidateApp(modules(context.Background(), cfg, &source{}, slog.New(slog.DiscardHandler), make(failures, 1), &addresses{}, &closers{}))
 }
 
-// StartWatched starts a router whose limits of guest modules can be seen.
-func StartWatched(ctx context.Context, cfg config.Config, load func() (config.Config, error), log *Log) (a *App, limits func() host.Limits, err error) {
-	var rt *host.Runtime
-	a, err = start(ctx, cfg, &source{load: load, log: log}, log.Logger, fx.Populate(&rt))
-	return a, func() host.Limits { return rt.Limits() }, err
+// Inside is what a reload changes in a router that has no other way to be seen.
+type Inside struct {
+	runtime  *host.Runtime
+	monitor  *health.Monitor
+	scraper  *scrape.Scraper
+	upstream *upstream.Client
+}
+
+// StartWatched starts a router that can be looked into.
+func StartWatched(ctx context.Context, cfg config.Config, load func() (config.Config, error), log *Log) (*App, *Inside, error) {
+	in := &Inside{}
+	a, err := start(ctx, cfg, &source{load: load, log: log}, log.Logger, fx.Populate(&in.runtime, &in.monitor, &in.scraper, &in.upstream))
+	return a, in, err
+}
+
+// Limits are those of guest modules.
+func (in *Inside) Limits() host.Limits { return in.runtime.Limits() }
+
+// WatchSettings are by what the router watches its workers.
+type WatchSettings struct {
+	Health  health.Config
+	Scrape  scrape.Config
+	Breaker upstream.BreakerConfig
+}
+
+// Watching are those in force.
+func (in *Inside) Watching() WatchSettings {
+	return WatchSettings{Health: in.monitor.Config(), Scrape: in.scraper.Config(), Breaker: in.upstream.Breaker()}
 }
 
 // Metric describes one metric that the router registers.

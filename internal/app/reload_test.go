@@ -20,7 +20,6 @@ import (
 
 	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/fleet"
-	"github.com/routerd/routerd/host"
 	"github.com/routerd/routerd/internal/app"
 	"github.com/routerd/routerd/internal/config"
 	"github.com/routerd/routerd/internal/testkit"
@@ -29,7 +28,7 @@ import (
 // reloadable is a router whose configuration a test changes.
 type reloadable struct {
 	*app.App
-	limits func() host.Limits
+	inside *app.Inside
 	log    *testkit.Log
 
 	mu   sync.Mutex // guards all below
@@ -62,7 +61,7 @@ func startReloadable(t *testing.T, cfg config.Config) *reloadable {
 	t.Helper()
 	r := &reloadable{cfg: cfg, log: &testkit.Log{}}
 	var err error
-	if r.App, r.limits, err = app.StartWatched(t.Context(), cfg, r.load, app.NewLog(cfg.Log, r.log)); err != nil {
+	if r.App, r.inside, err = app.StartWatched(t.Context(), cfg, r.load, app.NewLog(cfg.Log, r.log)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

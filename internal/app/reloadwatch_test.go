@@ -3,31 +3,77 @@ package app_test
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/routerd/routerd/catalog/health"
+	"github.com/routerd/routerd/catalog/scrape"
 	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/internal/app"
 	"github.com/routerd/routerd/internal/config"
+	"github.com/routerd/routerd/upstream"
 )
 
-// watchKeys are the live keys of what watches the workers.
-func watchKeys() map[string]func(*testing.T) {
-	all := map[string]func(*testing.T){"watch_config": testWatchConfig}
-	for _, key := range []string{"failures", "cooldown", "max_cooldown", "successes"} {
-		all["frontend.breaker."+key] = testBreaker
-	}
-	for _, key := range []string{
-		"interval", "timeout", "path", "failures", "successes", "grace", "max_ejected", "base_ejection", "max_ejection", "slow_start",
-		"passive.failures", "passive.window",
+// watchKeys are the live keys of what watches the workers, sorted.
+func watchKeys() []string {
+	var all []string
+	for prefix, keys := range map[string][]string{
+		"frontend.breaker.": {"cooldown", "failures", "max_cooldown", "successes"},
+		"workers.health_check.": {
+			"base_ejection", "failures", "grace", "interval", "max_ejected", "max_ejection", "passive.failures", "passive.window", "path",
+			"slow_start", "successes", "timeout",
+		},
+		"workers.scrape.": {"interval", "max_age", "timeout"},
 	} {
-		all["workers.health_check."+key] = testHealthCheck
+		for _, key := range keys {
+			all = append(all, prefix+key)
+		}
 	}
-	for _, key := range []string{"interval", "timeout", "max_age"} {
-		all["workers.scrape."+key] = testScrape
-	}
+	slices.Sort(all)
 	return all
+}
+
+// watchTests see that each of the keys arrives, and what watches the workers at
+// work.
+func watchTests() map[string]func(*testing.T) {
+	return map[string]func(*testing.T){
+		"watch_config": testWatchConfig, "what watches workers": testWatching,
+		"frontend.breaker": testBreaker, "workers.health_check": testHealthCheck, "workers.scrape": testScrape,
+	}
+}
+
+// testWatching gives each of the keys another value than it has by default.
+func testWatching(t *testing.T) {
+	r := startReloadable(t, settings(t))
+	want := app.WatchSettings{
+		Health: health.Config{
+			Interval: 7 * time.Second, Timeout: 3 * time.Second, Path: "/other", Failures: 4, Successes: 5, Grace: 6 * time.Minute, MaxEjected: 70,
+			BaseEjection: 8 * time.Second, MaxEjection: 9 * time.Minute, SlowStart: 11 * time.Second,
+			Passive: health.Passive{Failures: 12, Window: 13 * time.Second},
+		},
+		Scrape:  scrape.Config{Interval: 14 * time.Second, Timeout: 15 * time.Second, MaxAge: 16 * time.Second},
+		Breaker: upstream.BreakerConfig{Failures: 17, Cooldown: 18 * time.Second, MaxCooldown: 19 * time.Minute, Successes: 20},
+	}
+	set := func(w app.WatchSettings) func(*config.Config) {
+		return func(c *config.Config) {
+			c.Workers.HealthCheck, c.Workers.Scrape, c.Frontend.Breaker = w.Health, w.Scrape, w.Breaker
+		}
+	}
+	was := r.inside.Watching()
+	for _, w := range []app.WatchSettings{want, was} {
+		r.change(t, set(w), watchKeys()...)
+		if diff := cmp.Diff(w, r.inside.Watching()); diff != "" {
+			t.Errorf("in force (-want +got)\n%s", diff)
+		}
+	}
+	if diff := cmp.Diff(app.WatchSettings{Health: health.DefaultConfig(), Scrape: scrape.DefaultConfig(), Breaker: upstream.DefaultBreakerConfig()}, was); diff != "" {
+		t.Errorf("at the start (-want +got)\n%s", diff)
+	}
 }
 
 // watchedWorkers is a router whose workers' health and load it looks after.
