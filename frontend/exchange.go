@@ -226,7 +226,7 @@ func (s *Server) finished(x *exchange, kind reserve.Kind, worker string) {
 	now := time.Now()
 	s.metrics.end(x, name, status, now)
 	if x.streaming && kind == reserve.Failed {
-		s.metrics.workerFailed(worker)
+		s.metrics.failures.add(worker)
 		s.log.Warn("answer of worker broke off", "worker", worker, "request", x.id, "err", x.readErr)
 	}
 	if s.log.Enabled(context.Background(), slog.LevelDebug) {

@@ -19,15 +19,10 @@ type metrics struct {
 	cancelled prometheus.Counter
 	expired   prometheus.Counter
 	retries   prometheus.Counter
-	failures  *prometheus.CounterVec
+	failures  *failures
 
 	mu     sync.RWMutex // guards models
 	models map[string]*modelMetrics
-
-	known   func() map[string]struct{} // names of the workers that are there
-	failing sync.Mutex                 // guards all below
-	failed  map[string]struct{}        // workers with a series of failures
-	swept   int                        // how many that were after the last sweep
 }
 
 // modelMetrics are the handles of one model.
@@ -59,12 +54,10 @@ func newMetrics(reg prometheus.Registerer, known func() map[string]struct{}) (*m
 		cancelled: prometheus.NewCounter(opts("client_cancelled_total", "Requests whose client went before the answer was complete.")),
 		expired:   prometheus.NewCounter(opts("leases_expired_total", "Bookings that were freed because their request relayed nothing for too long.")),
 		retries:   prometheus.NewCounter(opts("retries_total", "Further attempts on another worker.")),
-		failures:  prometheus.NewCounterVec(opts("worker_failures_total", "Attempts that failed at the worker, before or within the answer."), []string{"worker"}),
+		failures:  newFailures(opts("worker_failures_total", "Attempts that failed at the worker, before or within the answer."), known),
 		models:    map[string]*modelMetrics{},
-		known:     known,
-		failed:    map[string]struct{}{},
 	}
-	for _, c := range []prometheus.Collector{m.requests, m.inFlight, m.first, m.duration, m.tokens, m.cancelled, m.expired, m.retries, failureSeries{m}} {
+	for _, c := range []prometheus.Collector{m.requests, m.inFlight, m.first, m.duration, m.tokens, m.cancelled, m.expired, m.retries, m.failures} {
 		if err := reg.Register(c); err != nil {
 			return nil, err
 		}
@@ -126,52 +119,4 @@ func codeLabel(status int) string {
 		return "other"
 	}
 	return strconv.Itoa(status)
-}
-
-// workerFailed counts a failure. While nobody reads the metrics, the series of workers
-// that are no longer known go when new names have come: an eighth more than were left
-// the last time, so that a fleet that fails as a whole does not ask for each of its
-// workers.
-func (m *metrics) workerFailed(name string) {
-	m.failures.WithLabelValues(name).Inc()
-	m.failing.Lock()
-	defer m.failing.Unlock()
-	if _, ok := m.failed[name]; ok {
-		return
-	}
-	m.failed[name] = struct{}{}
-	if len(m.failed) > m.swept+m.swept/8 {
-		m.sweep(name)
-	}
-}
-
-// sweep takes out the series of workers that are not known, but for one. m.failing is
-// held.
-func (m *metrics) sweep(but string) {
-	now := m.known()
-	for old := range m.failed {
-		if _, ok := now[old]; !ok && old != but {
-			m.failures.DeleteLabelValues(old)
-			delete(m.failed, old)
-		}
-	}
-	m.swept = len(m.failed)
-}
-
-// failureSeries are the failures of the workers that are known while they are read.
-type failureSeries struct{ m *metrics }
-
-var _ prometheus.Collector = failureSeries{}
-
-// Describe implements prometheus.Collector.
-func (f failureSeries) Describe(out chan<- *prometheus.Desc) { f.m.failures.Describe(out) }
-
-// Collect implements prometheus.Collector.
-func (f failureSeries) Collect(out chan<- prometheus.Metric) {
-	f.m.failing.Lock()
-	if len(f.m.failed) > 0 {
-		f.m.sweep("")
-	}
-	f.m.failing.Unlock()
-	f.m.failures.Collect(out)
 }

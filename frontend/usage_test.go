@@ -1,14 +1,11 @@
 package frontend_test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/routerd/routerd/core"
-	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/frontend"
 )
 
@@ -90,29 +87,5 @@ func TestReadingAlongDoesNotAllocate(t *testing.T) {
 	m.Begin()
 	if n := testing.AllocsPerRun(100, func() { m.Feed(text) }); n > 0 {
 		t.Errorf("%v allocations", n)
-	}
-}
-
-func TestFailuresOfWorkersThatAreGoneMakeNoSeries(t *testing.T) {
-	w := start(t, func(s *setup) { s.upstream.Breaker.Failures = 0 }) // all share an address
-	w.join(t, "stays", "http://127.0.0.1:9")
-	w.chat(t)
-	before := w.series(t)
-	for i := range 50 {
-		name := fmt.Sprintf("w%d", i)
-		w.join(t, name, "http://127.0.0.1:9")
-		w.chat(t, "x-routerd-pin", name)
-		if n := w.metric(t, "routerd_frontend_worker_failures_total", name); n != 1 {
-			t.Fatalf("%v failures of %s", n, name)
-		}
-		if err := w.core.Commit(core.Change{Removals: []fleet.WorkerID{fleet.IDFromName(name)}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if n := w.series(t); n != before {
-		t.Errorf("%d series became %d, want those of the worker that stays alone", before, n)
-	}
-	if n := w.metric(t, "routerd_frontend_worker_failures_total", "stays"); n != 1 {
-		t.Errorf("%v failures of the worker that stays", n)
 	}
 }
