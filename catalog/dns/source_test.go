@@ -14,6 +14,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/routerd/routerd/catalog/dns"
+	"github.com/routerd/routerd/catalog/dns/dnstest"
 	"github.com/routerd/routerd/catalog/sourcetest"
 	"github.com/routerd/routerd/fleet"
 )
@@ -31,8 +32,8 @@ func config(record string) dns.Config {
 	return cfg.WithDefaults()
 }
 
-func source(s *nameServer, cfg dns.Config) *dns.Source {
-	return dns.New(cfg, dns.NewResolver(s.address))
+func source(s *dnstest.Server, cfg dns.Config) *dns.Source {
+	return dns.New(cfg, dns.NewResolver(s.Address))
 }
 
 func names(t *testing.T, src *dns.Source) []string {
@@ -59,16 +60,16 @@ func TestItKeepsTheContractOfASource(t *testing.T) {
 	} {
 		t.Run(c.record, func(t *testing.T) {
 			sourcetest.Run(t, func(t *testing.T) sourcetest.Bench {
-				s := serve(t)
+				s := dnstest.Serve(t)
 				return sourcetest.Bench{
 					Source: source(s, config(c.record)), Unique: true, Bare: true,
 					Worker: func(n int) fleet.Record {
 						at := fmt.Sprintf(c.host, n) + ":8000"
 						return fleet.Record{Name: at, URL: "http://" + at}
 					},
-					Set:   func(list []fleet.Record) { s.holds(name, c.kind, resources(t, c.record, list)...) },
-					Break: func() { s.fails(dnsmessage.RCodeServerFailure, false) },
-					Mend:  func() { s.fails(dnsmessage.RCodeSuccess, false) },
+					Set:   func(list []fleet.Record) { s.Holds(name, c.kind, resources(t, c.record, list)...) },
+					Break: func() { s.Fails(dnsmessage.RCodeServerFailure, false) },
+					Mend:  func() { s.Fails(dnsmessage.RCodeSuccess, false) },
 				}
 			})
 		})
@@ -83,21 +84,21 @@ func resources(t *testing.T, record string, list []fleet.Record) (bodies []dnsme
 			t.Error(err)
 		}
 		if record != dns.SRV {
-			bodies = append(bodies, addr(u.Hostname()))
+			bodies = append(bodies, dnstest.Addr(u.Hostname()))
 			continue
 		}
 		port, err := strconv.ParseUint(u.Port(), 10, 16)
 		if err != nil {
 			t.Error(err)
 		}
-		bodies = append(bodies, srv(u.Hostname()+".", uint16(port)))
+		bodies = append(bodies, dnstest.SRV(u.Hostname()+".", uint16(port)))
 	}
 	return bodies
 }
 
 func TestAnswersAreSortedAndWhatStandsTwiceIsOne(t *testing.T) {
-	s := serve(t)
-	s.holds(name, dnsmessage.TypeSRV, srv("b.fleet.test.", 8001), srv("a.fleet.test.", 8001), srv("B.Fleet.test.", 8001), srv("a.fleet.test.", 8000), srv(".", 8000))
+	s := dnstest.Serve(t)
+	s.Holds(name, dnsmessage.TypeSRV, dnstest.SRV("b.fleet.test.", 8001), dnstest.SRV("a.fleet.test.", 8001), dnstest.SRV("B.Fleet.test.", 8001), dnstest.SRV("a.fleet.test.", 8000), dnstest.SRV(".", 8000))
 	want := []string{"a.fleet.test:8000", "a.fleet.test:8001", "b.fleet.test:8001"}
 	if diff := cmp.Diff(want, names(t, source(s, config(dns.SRV)))); diff != "" {
 		t.Error(diff)
@@ -105,9 +106,9 @@ func TestAnswersAreSortedAndWhatStandsTwiceIsOne(t *testing.T) {
 }
 
 func TestARecordsAndAAAARecordsAreTwoFleets(t *testing.T) {
-	s := serve(t)
-	s.holds(name, dnsmessage.TypeA, addr("127.0.0.2"))
-	s.holds(name, dnsmessage.TypeAAAA, addr("::1"), addr("fd00:0::2"))
+	s := dnstest.Serve(t)
+	s.Holds(name, dnsmessage.TypeA, dnstest.Addr("127.0.0.2"))
+	s.Holds(name, dnsmessage.TypeAAAA, dnstest.Addr("::1"), dnstest.Addr("fd00:0::2"))
 	for record, want := range map[string][]string{dns.A: {"127.0.0.2:8000"}, dns.AAAA: {"[::1]:8000", "[fd00::2]:8000"}} {
 		if diff := cmp.Diff(want, names(t, source(s, config(record)))); diff != "" {
 			t.Errorf("%s: %s", record, diff)
@@ -116,25 +117,23 @@ func TestARecordsAndAAAARecordsAreTwoFleets(t *testing.T) {
 }
 
 func TestAnAnswerThatIsTooLongForADatagramIsAskedForOverTCP(t *testing.T) {
-	s := serve(t)
+	s := dnstest.Serve(t)
 	var bodies []dnsmessage.ResourceBody
 	for i := range 300 {
-		bodies = append(bodies, srv(fmt.Sprintf("w%d.fleet.test.", i), 8000))
+		bodies = append(bodies, dnstest.SRV(fmt.Sprintf("w%d.fleet.test.", i), 8000))
 	}
-	s.holds(name, dnsmessage.TypeSRV, bodies...)
+	s.Holds(name, dnsmessage.TypeSRV, bodies...)
 	if got := names(t, source(s, config(dns.SRV))); len(got) != 300 {
 		t.Errorf("%d workers", len(got))
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.tcp == 0 {
+	if s.OverTCP() == 0 {
 		t.Error("nothing came over TCP")
 	}
 }
 
 func TestAWorkerIsWhatTheTemplateSaysAtItsPlace(t *testing.T) {
-	s := serve(t)
-	s.holds(name, dnsmessage.TypeAAAA, addr("fd00::7"))
+	s := dnstest.Serve(t)
+	s.Holds(name, dnsmessage.TypeAAAA, dnstest.Addr("fd00::7"))
 	cfg := config(dns.AAAA)
 	cfg.Template = fleet.Record{
 		Model: "m", Group: "g", Engine: "sglang", DPSize: 2, Labels: map[string]string{"zone": "a"}, Taints: []string{"t"},
@@ -169,15 +168,15 @@ func TestAFailureIsALossAndNoEmptyList(t *testing.T) {
 		{"no answer", dnsmessage.RCodeSuccess, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := serve(t)
-			s.holds(name, dnsmessage.TypeSRV, srv("a.fleet.test.", 8001))
+			s := dnstest.Serve(t)
+			s.Holds(name, dnsmessage.TypeSRV, dnstest.SRV("a.fleet.test.", 8001))
 			cfg := config(dns.SRV)
 			if c.silent {
 				cfg.Timeout = dns.MinTimeout
 			}
 			src := source(s, cfg)
 			names(t, src)
-			s.fails(c.code, c.silent)
+			s.Fails(c.code, c.silent)
 			began := time.Now()
 			list, err := src.List(t.Context())
 			if err == nil || !strings.Contains(err.Error(), strconv.Quote(name)) {
@@ -186,7 +185,7 @@ func TestAFailureIsALossAndNoEmptyList(t *testing.T) {
 			if took := time.Since(began); took > 3*time.Second {
 				t.Errorf("it took %s", took)
 			}
-			s.fails(dnsmessage.RCodeSuccess, false)
+			s.Fails(dnsmessage.RCodeSuccess, false)
 			if diff := cmp.Diff([]string{"a.fleet.test:8001"}, names(t, src)); diff != "" {
 				t.Error(diff)
 			}
@@ -196,15 +195,15 @@ func TestAFailureIsALossAndNoEmptyList(t *testing.T) {
 
 func TestALookUpThatIsGivenUpLeavesNothing(t *testing.T) {
 	for _, record := range []string{dns.SRV, dns.A} {
-		s := serve(t)
-		s.fails(dnsmessage.RCodeSuccess, true)
+		s := dnstest.Serve(t)
+		s.Fails(dnsmessage.RCodeSuccess, true)
 		was := goleak.IgnoreCurrent()
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() {
 			ended <- source(s, config(record)).Watch(ctx, func([]fleet.Record) error { return nil })
 		}()
-		<-s.asked
+		<-s.Asked
 		cancel()
 		if err := <-ended; err != nil {
 			t.Errorf("%s: %v", record, err)
@@ -216,7 +215,7 @@ func TestALookUpThatIsGivenUpLeavesNothing(t *testing.T) {
 }
 
 func TestAServerThatIsNotThereIsALoss(t *testing.T) {
-	packets, streams := listen(t)
+	packets, streams := dnstest.Listen(t)
 	address := packets.LocalAddr().String()
 	_, _ = packets.Close(), streams.Close()
 	if list, err := dns.New(config(dns.A), dns.NewResolver(address)).List(t.Context()); err == nil {
@@ -226,12 +225,12 @@ func TestAServerThatIsNotThereIsALoss(t *testing.T) {
 
 // A name that is no host name is not left out silently: a worker would be gone.
 func TestATargetThatIsNoHostNameIsALoss(t *testing.T) {
-	s := serve(t)
-	s.holds(name, dnsmessage.TypeSRV, srv("a.fleet.test.", 8001), srv("b b.fleet.test.", 8001))
+	s := dnstest.Serve(t)
+	s.Holds(name, dnsmessage.TypeSRV, dnstest.SRV("a.fleet.test.", 8001), dnstest.SRV("b b.fleet.test.", 8001))
 	if list, err := source(s, config(dns.SRV)).List(t.Context()); err == nil {
 		t.Errorf("got %v", list)
 	}
-	s.holds(name, dnsmessage.TypeSRV, srv("a.fleet.test.", 0))
+	s.Holds(name, dnsmessage.TypeSRV, dnstest.SRV("a.fleet.test.", 0))
 	if list, err := source(s, config(dns.SRV)).List(t.Context()); err == nil {
 		t.Errorf("a port of 0: got %v", list)
 	}

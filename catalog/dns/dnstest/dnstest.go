@@ -1,4 +1,6 @@
-package dns_test
+// Package dnstest is a name server on loopback for tests: what it holds, and how it
+// fails, is what the test says. It belongs to one test and ends with it.
+package dnstest
 
 import (
 	"encoding/binary"
@@ -11,11 +13,14 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// nameServer is a name server on loopback, over UDP and TCP.
-type nameServer struct {
-	t       *testing.T
-	address string
-	asked   chan struct{} // holds one when a question came
+// Server is a name server, over UDP and TCP. It is safe for concurrent use.
+type Server struct {
+	// Address is where it listens, HOST:PORT.
+	Address string
+	// Asked holds one when a question has come.
+	Asked chan struct{}
+
+	t testing.TB
 
 	mu        sync.Mutex // guards the fields below
 	code      dnsmessage.RCode
@@ -24,11 +29,12 @@ type nameServer struct {
 	tcp       int // questions that came over TCP
 }
 
-func serve(t *testing.T) *nameServer {
+// Serve starts a server that knows no name.
+func Serve(t testing.TB) *Server {
 	t.Helper()
-	s := &nameServer{t: t, asked: make(chan struct{}, 1), resources: map[dnsmessage.Question][]dnsmessage.ResourceBody{}}
-	packets, streams := listen(t)
-	s.address = packets.LocalAddr().String()
+	s := &Server{t: t, Asked: make(chan struct{}, 1), resources: map[dnsmessage.Question][]dnsmessage.ResourceBody{}}
+	packets, streams := Listen(t)
+	s.Address = packets.LocalAddr().String()
 	var all sync.WaitGroup
 	all.Go(func() { s.overUDP(packets) })
 	all.Go(func() { s.overTCP(streams) })
@@ -39,8 +45,8 @@ func serve(t *testing.T) *nameServer {
 	return s
 }
 
-// listen finds a port that is free for both.
-func listen(t *testing.T) (net.PacketConn, net.Listener) {
+// Listen finds a port that is free for UDP and TCP.
+func Listen(t testing.TB) (net.PacketConn, net.Listener) {
 	t.Helper()
 	for {
 		packets, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -54,7 +60,7 @@ func listen(t *testing.T) (net.PacketConn, net.Listener) {
 	}
 }
 
-func (s *nameServer) overUDP(c net.PacketConn) {
+func (s *Server) overUDP(c net.PacketConn) {
 	buf := make([]byte, 4096)
 	for {
 		n, from, err := c.ReadFrom(buf)
@@ -71,7 +77,7 @@ func (s *nameServer) overUDP(c net.PacketConn) {
 	}
 }
 
-func (s *nameServer) overTCP(l net.Listener) {
+func (s *Server) overTCP(l net.Listener) {
 	for {
 		c, err := l.Accept()
 		if err != nil {
@@ -93,7 +99,7 @@ func (s *nameServer) overTCP(l net.Listener) {
 }
 
 // answer answers a question; cut leaves the records out and says so.
-func (s *nameServer) answer(packet []byte, cut bool) []byte {
+func (s *Server) answer(packet []byte, cut bool) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var asked dnsmessage.Message
@@ -102,7 +108,7 @@ func (s *nameServer) answer(packet []byte, cut bool) []byte {
 		return nil
 	}
 	select {
-	case s.asked <- struct{}{}:
+	case s.Asked <- struct{}{}:
 	default: // nobody looks
 	}
 	if s.silent {
@@ -129,26 +135,35 @@ func (s *nameServer) answer(packet []byte, cut bool) []byte {
 	return out
 }
 
-// holds makes these all records of the kind that the name has; a name without any
+// Holds makes these all records of the kind that the name has; a name without any
 // of a kind that was set is there without records.
-func (s *nameServer) holds(name string, kind dnsmessage.Type, bodies ...dnsmessage.ResourceBody) {
+func (s *Server) Holds(name string, kind dnsmessage.Type, bodies ...dnsmessage.ResourceBody) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.resources[dnsmessage.Question{Name: dnsmessage.MustNewName(name), Type: kind, Class: dnsmessage.ClassINET}] = bodies
 }
 
-// fails has the server answer with a code from now on, or not at all.
-func (s *nameServer) fails(code dnsmessage.RCode, silent bool) {
+// OverTCP is how many questions have come over TCP.
+func (s *Server) OverTCP() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tcp
+}
+
+// Fails has the server answer with a code from now on, or not at all.
+func (s *Server) Fails(code dnsmessage.RCode, silent bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.code, s.silent = code, silent
 }
 
-func srv(target string, port uint16) dnsmessage.ResourceBody {
+// SRV is an SRV record; the target is a whole name, with the dot at its end.
+func SRV(target string, port uint16) dnsmessage.ResourceBody {
 	return &dnsmessage.SRVResource{Target: dnsmessage.MustNewName(target), Port: port}
 }
 
-func addr(text string) dnsmessage.ResourceBody {
+// Addr is the A or AAAA record of an address.
+func Addr(text string) dnsmessage.ResourceBody {
 	a := netip.MustParseAddr(text)
 	if a.Is4() {
 		return &dnsmessage.AResource{A: a.As4()}
