@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/routerd/routerd/catalog"
 	"github.com/routerd/routerd/fleet"
 )
@@ -132,11 +134,16 @@ func (s *Source) lookUp(ctx context.Context) ([]fleet.Record, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, s.asked(err)
+	}
+	if s.cfg.Record == SRV && s.cfg.Server != "" {
+		if err := s.locate(ctx, places); err != nil {
+			return nil, err
+		}
 	}
 	workers := map[fleet.WorkerID]fleet.Record{}
 	for _, p := range places {
-		rec, err := s.cfg.worker(p.host, p.port)
+		rec, err := s.cfg.worker(p)
 		if err != nil {
 			return nil, err
 		}
@@ -147,15 +154,16 @@ func (s *Source) lookUp(ctx context.Context) ([]fleet.Record, error) {
 
 // place is where a worker listens.
 type place struct {
-	host string
-	port uint16
+	name    string // of its host, which is the worker's
+	address string // by which it is called; the name where the system knows it
+	port    uint16
 }
 
 func (s *Source) services(ctx context.Context) (places []place, err error) {
 	_, records, err := s.resolver.LookupSRV(ctx, "", "", s.cfg.Host)
 	for _, r := range records {
 		if host := strings.ToLower(strings.TrimSuffix(r.Target, ".")); host != "" {
-			places = append(places, place{host, r.Port})
+			places = append(places, place{host, host, r.Port})
 		}
 	}
 	return places, err
@@ -168,16 +176,69 @@ func (s *Source) addresses(ctx context.Context) (places []place, err error) {
 	}
 	addrs, err := s.resolver.LookupNetIP(ctx, network, s.cfg.Host)
 	for _, a := range addrs {
-		places = append(places, place{a.Unmap().String(), uint16(s.cfg.Port)})
+		at := a.Unmap().String()
+		places = append(places, place{at, at, uint16(s.cfg.Port)})
 	}
 	return places, err
 }
 
+// targetsAtOnce is how many targets of SRV records are looked up at a time.
+const targetsAtOnce = 16
+
+// locate finds the addresses of the hosts that the given server has named: the
+// system's need not know them. Of several the smallest is taken, IPv4 first. A host
+// without any is no empty answer.
+func (s *Source) locate(ctx context.Context, places []place) error {
+	hosts := map[string]string{}
+	for _, p := range places {
+		hosts[p.name] = ""
+	}
+	var mu sync.Mutex // guards hosts
+	asking, ctx := errgroup.WithContext(ctx)
+	asking.SetLimit(targetsAtOnce)
+	for _, host := range slices.Sorted(maps.Keys(hosts)) {
+		asking.Go(func() error {
+			target := host + "."
+			addrs, err := s.resolver.LookupNetIP(ctx, "ip", target)
+			if err != nil {
+				return fmt.Errorf("target %q: %w", target, s.asked(err))
+			}
+			for i := range addrs {
+				addrs[i] = addrs[i].Unmap()
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			hosts[host] = slices.MinFunc(addrs, netip.Addr.Compare).String()
+			return nil
+		})
+	}
+	if err := asking.Wait(); err != nil {
+		return err
+	}
+	for i, p := range places {
+		places[i].address = hosts[p.name]
+	}
+	return nil
+}
+
+// asked is an error of the resolver, which names the system's server also when
+// another was asked.
+func (s *Source) asked(err error) error {
+	e, ok := err.(*net.DNSError) //nolint:errorlint // the resolver wraps none
+	if !ok || s.cfg.Server == "" || e.Server == "" {
+		return err
+	}
+	told := *e
+	told.Server = s.cfg.Server
+	return &told
+}
+
 // worker is the template at a place.
-func (c Config) worker(host string, port uint16) (fleet.Record, error) {
-	rec, at := c.Template, net.JoinHostPort(host, strconv.Itoa(int(port)))
-	rec.Name, rec.URL = at, "http://"+at
-	rec.KVEvents, rec.Replay = endpoints(c.Template.KVEvents, host), endpoints(c.Template.Replay, host)
+func (c Config) worker(p place) (fleet.Record, error) {
+	port := strconv.Itoa(int(p.port))
+	rec := c.Template
+	rec.Name, rec.URL = net.JoinHostPort(p.name, port), "http://"+net.JoinHostPort(p.address, port)
+	rec.KVEvents, rec.Replay = endpoints(c.Template.KVEvents, p.address), endpoints(c.Template.Replay, p.address)
 	return rec.Normalised()
 }
 

@@ -235,3 +235,63 @@ func TestATargetThatIsNoHostNameIsALoss(t *testing.T) {
 		t.Errorf("a port of 0: got %v", list)
 	}
 }
+
+// The names in SRV records may be known to nobody but the given server.
+func TestTargetsAreLookedUpAtTheGivenServer(t *testing.T) {
+	s := dnstest.Serve(t)
+	s.Holds(name, dnsmessage.TypeSRV, dnstest.SRV("b.fleet.test.", 8001), dnstest.SRV("b.fleet.test.", 8000), dnstest.SRV("A.fleet.test.", 8001))
+	s.Holds("a.fleet.test.", dnsmessage.TypeAAAA, dnstest.Addr("fd00::7"))
+	s.Holds("b.fleet.test.", dnsmessage.TypeAAAA, dnstest.Addr("fd00::1"))
+	s.Holds("b.fleet.test.", dnsmessage.TypeA, dnstest.Addr("127.0.0.4"), dnstest.Addr("127.0.0.3"))
+	cfg := config(dns.SRV)
+	cfg.Server, cfg.Template.KVEvents = s.Address, map[int]string{0: "tcp://*:5557"}
+	got, err := source(s, cfg).List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := map[string][2]string{}
+	for _, rec := range got {
+		at[rec.Name] = [2]string{rec.URL, rec.KVEvents[0]}
+	}
+	want := map[string][2]string{
+		"a.fleet.test:8001": {"http://[fd00::7]:8001", "tcp://[fd00::7]:5557"},
+		"b.fleet.test:8000": {"http://127.0.0.3:8000", "tcp://127.0.0.3:5557"},
+		"b.fleet.test:8001": {"http://127.0.0.3:8001", "tcp://127.0.0.3:5557"},
+	}
+	if diff := cmp.Diff(want, at); diff != "" {
+		t.Error(diff)
+	}
+	s.Holds(name, dnsmessage.TypeSRV, dnstest.SRV("b.fleet.test.", 8000), dnstest.SRV("c.fleet.test.", 8000))
+	list, err := source(s, cfg).List(t.Context())
+	if err == nil || !strings.Contains(err.Error(), `target "c.fleet.test."`) || !strings.Contains(err.Error(), "on "+s.Address+": ") {
+		t.Errorf("a target without an address: %v, %v", list, err)
+	}
+}
+
+func TestManyTargetsAreLookedUpAtOnce(t *testing.T) {
+	s := dnstest.Serve(t)
+	var bodies []dnsmessage.ResourceBody
+	for i := range 300 {
+		host := fmt.Sprintf("w%d.fleet.test.", i)
+		bodies = append(bodies, dnstest.SRV(host, 8000))
+		s.Holds(host, dnsmessage.TypeA, dnstest.Addr(fmt.Sprintf("127.1.%d.%d", i/200, i%200)))
+	}
+	s.Holds(name, dnsmessage.TypeSRV, bodies...)
+	cfg := config(dns.SRV)
+	cfg.Server = s.Address
+	if got := names(t, source(s, cfg)); len(got) != 300 {
+		t.Errorf("%d workers", len(got))
+	}
+}
+
+func TestFailuresNameTheServerThatWasAsked(t *testing.T) {
+	s := dnstest.Serve(t)
+	s.Fails(dnsmessage.RCodeServerFailure, false)
+	for _, record := range []string{dns.SRV, dns.A} {
+		cfg := config(record)
+		cfg.Server = s.Address
+		if _, err := source(s, cfg).List(t.Context()); err == nil || !strings.Contains(err.Error(), "on "+s.Address+": server misbehaving") {
+			t.Errorf("%s: %v", record, err)
+		}
+	}
+}
