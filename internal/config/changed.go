@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -13,7 +12,7 @@ import (
 // change.
 const reloadRestart = "restart"
 
-// Fixed is a key that only a restart can change, with its values.
+// Fixed is a key that only a restart can change, with its values as a file has them.
 type Fixed struct{ Key, Was, Now string }
 
 // Changed lists the keys whose values differ, by name: those that a reload puts
@@ -32,9 +31,9 @@ type changes struct {
 	fixed []Fixed
 }
 
-func (c *changes) add(path []string, was, now reflect.Value, reload string) {
+func (c *changes) add(path []string, n *node, was, now reflect.Value, reload string) {
 	if reload == reloadRestart {
-		c.fixed = append(c.fixed, Fixed{dotted(path), fmt.Sprint(was.Interface()), fmt.Sprint(now.Interface())})
+		c.fixed = append(c.fixed, Fixed{dotted(path), inFile(n, was), inFile(n, now)})
 		return
 	}
 	c.live = append(c.live, dotted(path))
@@ -52,18 +51,18 @@ func (c *changes) between(path []string, n *node, was, now reflect.Value, reload
 			k := reflect.ValueOf(key)
 			a, b := was.MapIndex(k), now.MapIndex(k)
 			if !a.IsValid() || !b.IsValid() {
-				c.add(below(path, key), a, b, reload)
+				c.add(below(path, key), n.element, a, b, reload)
 				continue
 			}
 			c.between(below(path, key), n.element, a, b, reload)
 		}
 	case list:
 		if was.Len()+now.Len() > 0 && !reflect.DeepEqual(was.Interface(), now.Interface()) {
-			c.add(path, was, now, reload)
+			c.add(path, n, was, now, reload)
 		}
 	case leaf, opaque:
 		if !reflect.DeepEqual(was.Interface(), now.Interface()) {
-			c.add(path, was, now, reload)
+			c.add(path, n, was, now, reload)
 		}
 	}
 }

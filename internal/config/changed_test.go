@@ -89,3 +89,28 @@ log: {level: debug}
 		}
 	}
 }
+
+// A restart is asked for in the words of the file.
+func TestListsThatNeedARestartAreToldAsTheFileHasThem(t *testing.T) {
+	const was = `
+index: {peers: ["http://127.0.0.1:9101", "http://127.0.0.1:9102"]}
+workers:
+  dns:
+  - host: _http._tcp.vllm.svc.
+    template: {kv_events: {0: "tcp://*:5557"}, labels: {zone: a}}
+  - {name: batch, record: a, host: batch.svc., port: 8000, interval: 90s, server: "127.0.0.1:53"}
+`
+	_, got := config.Changed(mustLoad(t, was, nil).Config, mustLoad(t, "", nil).Config)
+	want := []config.Fixed{
+		{Key: "index.peers", Was: `["http://127.0.0.1:9101", "http://127.0.0.1:9102"]`, Now: "[]"},
+		{
+			Key: "workers.dns", Was: `[{name: _http._tcp.vllm.svc, record: srv, host: _http._tcp.vllm.svc., interval: 10s, timeout: 5s, empty_after: 30s, ` +
+				`template: {kv_events: {"0": "tcp://*:5557"}, labels: {zone: a}}}, ` +
+				`{name: batch, record: a, host: batch.svc., port: 8000, interval: 1m30s, timeout: 5s, empty_after: 30s, server: "127.0.0.1:53"}]`,
+			Now: "[]",
+		},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"github.com/routerd/routerd/catalog/dns"
 	"github.com/routerd/routerd/fleet"
 )
 
@@ -35,13 +36,13 @@ func (l *Loaded) YAML() ([]byte, error) {
 }
 
 // plain turns typed values back into the maps, lists and scalars of a file.
-// Keys of records that hold nothing are left out.
+// Keys of a worker and of a name of workers.dns that hold nothing are left out.
 func plain(n *node, v reflect.Value) (any, error) {
 	switch n.kind {
 	case section:
 		m := yaml.MapSlice{}
 		for i, key := range n.order {
-			if n.typ == reflect.TypeFor[fleet.Record]() && v.Field(i).IsZero() {
+			if (n.typ == reflect.TypeFor[fleet.Record]() || n.typ == reflect.TypeFor[dns.Config]()) && v.Field(i).IsZero() {
 				continue
 			}
 			child, err := plain(n.children[key], v.Field(i))
@@ -87,6 +88,18 @@ func plain(n *node, v reflect.Value) (any, error) {
 		}
 		return v.Interface(), nil
 	}
+}
+
+// inFile is a value as it can stand in a file, on one line; texts are bare.
+func inFile(n *node, v reflect.Value) string {
+	tree, err := plain(n, v)
+	if err == nil && n.kind != leaf {
+		var b []byte
+		if b, err = yaml.MarshalWithOptions(tree, yaml.Flow(true)); err == nil {
+			return strings.TrimSpace(string(b))
+		}
+	}
+	return fmt.Sprint(v.Interface())
 }
 
 // number is written without exponent, as the check reads it.

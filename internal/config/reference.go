@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,6 +30,9 @@ func reference(b *strings.Builder, path []string, n *node, v reflect.Value, relo
 	switch n.kind {
 	case section:
 		for i, key := range n.order {
+			if slices.Contains(strings.Fields(n.tag.Get("without")), key) {
+				continue
+			}
 			reference(b, below(path, key), n.children[key], v.Field(i), reload)
 		}
 	case freeMap, list:
