@@ -11,9 +11,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/fx"
 
+	"github.com/routerd/routerd/catalog"
 	"github.com/routerd/routerd/catalog/health"
 	"github.com/routerd/routerd/catalog/scrape"
 	"github.com/routerd/routerd/core"
+	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/host"
 	"github.com/routerd/routerd/internal/config"
 	"github.com/routerd/routerd/upstream"
@@ -24,23 +26,30 @@ func Validate(cfg config.Config) error {
 	return fx.ValidateApp(modules(context.Background(), cfg, &source{}, slog.New(slog.DiscardHandler), make(failures, 1), &addresses{}, &closers{}))
 }
 
-// Inside is what a reload changes in a router that has no other way to be seen.
+// Inside is what tests see and do in a router that has no other way to it.
 type Inside struct {
-	runtime  *host.Runtime
-	monitor  *health.Monitor
-	scraper  *scrape.Scraper
-	upstream *upstream.Client
+	runtime    *host.Runtime
+	monitor    *health.Monitor
+	scraper    *scrape.Scraper
+	upstream   *upstream.Client
+	reconciler *catalog.Reconciler
 }
 
 // StartWatched starts a router that can be looked into.
 func StartWatched(ctx context.Context, cfg config.Config, load func() (config.Config, error), log *Log) (*App, *Inside, error) {
 	in := &Inside{}
-	a, err := start(ctx, cfg, &source{load: load, log: log}, log.Logger, fx.Populate(&in.runtime, &in.monitor, &in.scraper, &in.upstream))
+	a, err := start(ctx, cfg, &source{load: load, log: log}, log.Logger, fx.Populate(&in.runtime, &in.monitor, &in.scraper, &in.upstream, &in.reconciler))
 	return a, in, err
 }
 
 // Limits are those of guest modules.
 func (in *Inside) Limits() host.Limits { return in.runtime.Limits() }
+
+// Plan makes a list that of a source behind the source's back.
+func (in *Inside) Plan(source string, list []fleet.Record) error {
+	_, err := in.reconciler.Plan(source, list)
+	return err
+}
 
 // WatchSettings are by what the router watches its workers.
 type WatchSettings struct {
