@@ -86,8 +86,8 @@ var Layers = []Row{
 	// Simulated engines share no code with what they are to prove right.
 	{Component: "sim"},
 
-	// Above everything. config knows the Config struct of each package.
-	{Component: "internal/config", Repo: []string{"core", "indexer", "host", "catalog", "ingress", "replica", "prompt", "sharedcache", "upstream", "clientwatch", "frontend", "selection", "epp", "admin", "fleet", "kvcache", "plugins/abi"}},
+	// Above everything. config knows the Config struct of each package, and what a token may be.
+	{Component: "internal/config", Repo: []string{"internal/httpapi", "core", "indexer", "host", "catalog", "ingress", "replica", "prompt", "sharedcache", "upstream", "clientwatch", "frontend", "selection", "epp", "admin", "fleet", "kvcache", "plugins/abi"}},
 	{Component: "internal/telemetry", Repo: []string{"fleet"}},
 	{Component: "internal/app", Repo: []string{anyComponent}},
 	// The demo is the whole program with simulated engines and callers of its own.

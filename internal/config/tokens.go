@@ -1,13 +1,12 @@
 package config
 
 import (
-	"cmp"
 	"errors"
 	"io/fs"
 	"os"
 	"strings"
 
-	"github.com/routerd/routerd/selection"
+	"github.com/routerd/routerd/internal/httpapi"
 )
 
 // CheckTokens reads the token files that the configuration names, in the order of
@@ -39,16 +38,12 @@ func (l *Loaded) CheckTokens() []Problem {
 			refuse(t.key, t.file, err.Error())
 			continue
 		}
-		if err := tokenProblem(string(text)); err != nil && !t.foreign {
-			refuse(t.key, t.file, "the "+err.Error())
+		if t.foreign {
+			continue
+		}
+		if err := httpapi.CheckToken("the token", strings.TrimSpace(string(text))); err != nil {
+			refuse(t.key, t.file, err.Error())
 		}
 	}
 	return out
-}
-
-// tokenProblem is what is wrong with the text of a token file.
-func tokenProblem(text string) error {
-	c := selection.DefaultConfig()
-	c.Token = cmp.Or(strings.TrimSpace(text), " ") // no text would ask for no token
-	return c.Validate()
 }
