@@ -11,6 +11,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/routerd/routerd/core"
+	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/upstream"
 )
 
@@ -45,11 +46,11 @@ func (s *Server) forward(x *exchange, sel *core.Selection) (again bool, err erro
 	x.lease.answered()
 	s.heard(sel, x.status, &resp.Header)
 	if upstream.FailedBy(x.status) {
-		x.tell(ServerError)
+		x.tell(fleet.ServerError)
 	}
 	if x.status >= fasthttp.StatusMultipleChoices && x.status < fasthttp.StatusBadRequest {
 		// It would lead the client to where only routerd may go.
-		x.tell(ServerError)
+		x.tell(fleet.ServerError)
 		err := &upstream.Error{Phase: upstream.PhaseHead, Addr: sel.Endpoint, BytesRead: 1, Err: errRedirect}
 		s.brokeOff(x, sel, err)
 		return false, err

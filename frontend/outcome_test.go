@@ -12,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/routerd/routerd/fleet"
-	"github.com/routerd/routerd/frontend"
 )
 
 // outcomes notes what is reported.
@@ -21,7 +20,7 @@ type outcomes struct {
 	heard []string
 }
 
-func (o *outcomes) Passive(id fleet.WorkerID, what frontend.Outcome) {
+func (o *outcomes) Passive(id fleet.WorkerID, what fleet.Outcome) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	name := "?"
@@ -30,7 +29,7 @@ func (o *outcomes) Passive(id fleet.WorkerID, what frontend.Outcome) {
 			name = n
 		}
 	}
-	o.heard = append(o.heard, name+" "+string(what))
+	o.heard = append(o.heard, name+" "+what.String())
 }
 
 func (o *outcomes) take() []string {

@@ -3,6 +3,8 @@ package health
 import (
 	"fmt"
 	"time"
+
+	"github.com/routerd/routerd/fleet"
 )
 
 // machine is what is known of one worker's health. It is pure: it is told what
@@ -67,12 +69,12 @@ func (m *machine) probe(r *Config, now time.Time, a answer) {
 
 // passive notes how a request went. What comes of requests that were under way
 // when the worker was taken out changes nothing.
-func (m *machine) passive(r *Config, now time.Time, o Outcome) {
+func (m *machine) passive(r *Config, now time.Time, o fleet.Outcome) {
 	switch {
-	case o == Success:
+	case o == fleet.Success:
 		m.strikes, m.trial = m.strikes[:0], false
 		return
-	case !m.joined || m.down || m.ejected != "" || r.Passive.Failures == 0:
+	case o == fleet.NoOutcome || !m.joined || m.down || m.ejected != "" || r.Passive.Failures == 0:
 		return
 	case m.trial:
 		m.eject(r, now, wordOutlier+": 1 failure after its return", false)

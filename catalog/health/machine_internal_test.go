@@ -3,6 +3,8 @@ package health
 import (
 	"testing"
 	"time"
+
+	"github.com/routerd/routerd/fleet"
 )
 
 // letters feeds a machine probe results, S or F, a second apart, and tells after
@@ -58,7 +60,7 @@ func ejections(cfg *Config, well ...time.Duration) (lasted []time.Duration) {
 	for _, w := range well {
 		now = now.Add(w)
 		for range cfg.Passive.Failures {
-			m.passive(cfg, now, ServerError)
+			m.passive(cfg, now, fleet.ServerError)
 		}
 		lasted = append(lasted, m.until.Sub(now))
 		now = m.until
@@ -105,7 +107,7 @@ func TestPassiveFailuresCountWithinTheWindowOnly(t *testing.T) {
 			m.probe(&cfg, now, answer{})
 			for range 20 {
 				now = now.Add(c.gap)
-				m.passive(&cfg, now, Timeout)
+				m.passive(&cfg, now, fleet.Timeout)
 			}
 			if out := m.verdict(&cfg, now).state == unfit; out != c.out {
 				t.Errorf("out is %v, want %v", out, c.out)
@@ -121,12 +123,29 @@ func TestPassiveFailuresCountWithinTheWindowOnly(t *testing.T) {
 		m := &machine{}
 		m.probe(&off, time.Unix(0, 0), answer{})
 		for range 100 {
-			m.passive(&off, time.Unix(0, 0), ServerError)
+			m.passive(&off, time.Unix(0, 0), fleet.ServerError)
 		}
 		if v := m.verdict(&off, time.Unix(0, 0)); v.state != fit {
 			t.Errorf("verdict %+v, want fit", v)
 		}
 	})
+}
+
+func TestWhatSaysNothingOfAWorkerChangesNothing(t *testing.T) {
+	cfg := DefaultConfig()
+	now := time.Unix(0, 0)
+	m := &machine{since: now}
+	letters(m, &cfg, &now, "S")
+	for i := range 20 {
+		o := fleet.NoOutcome
+		if i%2 == 0 && i/2 < cfg.Passive.Failures-1 {
+			o = fleet.ServerError
+		}
+		m.passive(&cfg, now, o)
+	}
+	if v := m.verdict(&cfg, now); v.state != fit || len(m.strikes) != cfg.Passive.Failures-1 {
+		t.Errorf("verdict %+v with %d strikes", v, len(m.strikes))
+	}
 }
 
 // A worker that never served, or is out, is not judged by requests.
@@ -137,7 +156,7 @@ func TestPassiveFailuresOfAWorkerThatIsOutChangeNothing(t *testing.T) {
 		m := &machine{since: now}
 		letters(m, &cfg, &now, before)
 		for range 10 {
-			m.passive(&cfg, now, ConnectFailed)
+			m.passive(&cfg, now, fleet.ConnectFailed)
 		}
 		m.setBreaker(&cfg, now, !m.joined, "")
 		if m.ejected != "" || len(m.strikes) > 0 {

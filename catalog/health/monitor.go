@@ -127,9 +127,9 @@ func (m *Monitor) Standing(ctx context.Context, rec fleet.Record) (core.Lifecycl
 }
 
 // Passive hears how a request to a worker went. It costs a look-up as long as all
-// goes well. Unknown workers are ignored.
-func (m *Monitor) Passive(id fleet.WorkerID, o Outcome) {
-	if o == Success {
+// goes well. Unknown workers are ignored, and so is NoOutcome.
+func (m *Monitor) Passive(id fleet.WorkerID, o fleet.Outcome) {
+	if o == fleet.Success {
 		if _, ok := m.suspects.Load(id); !ok {
 			return
 		}

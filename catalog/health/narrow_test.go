@@ -149,7 +149,7 @@ func TestNarrowAllocatesNothing(t *testing.T) {
 		req, keep := &core.Request{Seed: &seed}, make([]bool, len(both))
 		if n := testing.AllocsPerRun(100, func() {
 			w.monitor.Narrow(req, both, keep)
-			w.monitor.Passive(id("w2"), health.Success)
+			w.monitor.Passive(id("w2"), fleet.Success)
 		}); n != 0 {
 			t.Errorf("%v allocations, want none", n)
 		}
@@ -161,9 +161,9 @@ func TestASuccessIsNewsOnlyAfterAFailure(t *testing.T) {
 	bubble(t, health.DefaultConfig(), func(t *testing.T, w *world) {
 		w.join(t, "w1")
 		for _, c := range []struct {
-			outcome health.Outcome
+			outcome fleet.Outcome
 			want    bool
-		}{{health.Success, false}, {health.Timeout, true}, {health.Success, false}} {
+		}{{fleet.Success, false}, {fleet.Timeout, true}, {fleet.Success, false}} {
 			if w.monitor.Passive(id("w1"), c.outcome); w.monitor.Suspect(id("w1")) != c.want {
 				t.Errorf("after %s suspect is %v, want %v", c.outcome, !c.want, c.want)
 			}

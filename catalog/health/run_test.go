@@ -157,7 +157,7 @@ func TestAWorkerThatOthersSeeToIsNeitherProbedNorEjected(t *testing.T) {
 		w.put(rec)
 		w.wait(time.Minute)
 		for range 10 {
-			w.monitor.Passive(rec.ID, health.ConnectFailed)
+			w.monitor.Passive(rec.ID, fleet.ConnectFailed)
 		}
 		w.monitor.Breaker(rec.ID, true, "")
 		w.wait(time.Minute)
@@ -175,7 +175,7 @@ func TestRemovedWorkersAreForgotten(t *testing.T) {
 		w.join(t, all...)
 		w.monitor.Breaker(id("w3"), true, "")
 		w.monitor.Breaker(id("w3"), false, "")
-		w.monitor.Passive(id("w4"), health.Timeout)
+		w.monitor.Passive(id("w4"), fleet.Timeout)
 		for _, name := range all {
 			w.remove(id(name))
 		}

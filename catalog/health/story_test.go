@@ -152,7 +152,7 @@ func (s *story) request(d *datadriven.TestData) []string {
 	if d.HasArg("times") {
 		d.ScanArgs(s.t, "times", &times)
 	}
-	for o := health.Success; o <= health.BrokenStream; o++ {
+	for o := fleet.Success; o <= fleet.BrokenStream; o++ {
 		if o.String() == args[1] {
 			for range times {
 				s.monitor.Passive(id(args[0]), o)

@@ -56,7 +56,7 @@ func newFrontend(
 	}
 	s, err := frontend.New(frontendConfig(l.Load()), c, t, client, tokenizes, log.With("component", "frontend"), reg)
 	if err == nil {
-		s.ReportTo(passive{monitor})
+		s.ReportTo(monitor)
 	}
 	return s, err
 }

@@ -61,26 +61,7 @@ func followWatch(r *reloads, m *health.Monitor, s *scrape.Scraper) {
 	}})
 }
 
-// passive tells health how requests went.
-type passive struct{ monitor *health.Monitor }
-
-var _ frontend.Outcomes = passive{}
-
-// Passive hears how an attempt ended.
-func (p passive) Passive(id fleet.WorkerID, o frontend.Outcome) {
-	switch o {
-	case frontend.Success:
-		p.monitor.Passive(id, health.Success)
-	case frontend.ConnectFailed:
-		p.monitor.Passive(id, health.ConnectFailed)
-	case frontend.Timeout:
-		p.monitor.Passive(id, health.Timeout)
-	case frontend.ServerError:
-		p.monitor.Passive(id, health.ServerError)
-	case frontend.BrokenStream:
-		p.monitor.Passive(id, health.BrokenStream)
-	}
-}
+var _ frontend.Outcomes = (*health.Monitor)(nil)
 
 // tellBreakers has health hear of workers that are called no more for a while.
 func tellBreakers(client *upstream.Client, r *roster, m *health.Monitor) {
