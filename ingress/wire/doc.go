@@ -6,6 +6,8 @@
 // the caller's Batch. A payload that is no batch is an error and gives no event at all; one bad event in a good
 // batch costs that event and is counted with its reason.
 //
+// DecodeLoad reads what engines publish of their load.
+//
 // The package knows neither sockets nor indexes, has no state between calls and starts no goroutine.
 //
 //	var b wire.Batch

@@ -12,15 +12,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/ingress/wire"
 )
 
-// Load is what an engine says of one rank over its load socket. A number below 0 is
-// one that it does not say.
+// Load is what an engine says of one rank over its load socket.
 type Load struct {
-	At               time.Time // when it was read
-	Running, Waiting int64     // requests
-	// Tokens are held in the KV cache, which has room for MaxTokens.
-	Tokens, MaxTokens int64
+	wire.Load
+	At time.Time // when it was read
 }
 
 // LoadListener listens to the load sockets of engines (SGLang's

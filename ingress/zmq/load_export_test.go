@@ -2,9 +2,6 @@ package zmq
 
 import "time"
 
-// DecodeLoad is decodeLoad for tests.
-var DecodeLoad = decodeLoad
-
 // ParseLoad is parseLoad for tests.
 var ParseLoad = parseLoad
 

@@ -200,7 +200,8 @@ func parseLoad(frames [][]byte) (Load, error) {
 	if string(frames[0]) != loadTopic {
 		return Load{}, fmt.Errorf("read load message: %w: another topic", wire.ErrCorrupt)
 	}
-	return decodeLoad(payload)
+	l, err := wire.DecodeLoad(payload)
+	return Load{Load: l}, err
 }
 
 // drop closes a source.
