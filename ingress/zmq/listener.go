@@ -2,7 +2,6 @@ package zmq
 
 import (
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -138,23 +137,8 @@ func (l *listener) openMonitor(address string) (err error) {
 	return l.monitor.Connect(address)
 }
 
-// prepare sets what all sockets of a listener have in common.
 func (l *listener) prepare(s *zmq4.Socket) error {
-	cfg := l.ingress.cfg
-	for _, err := range []error{
-		s.SetLinger(0),
-		s.SetReconnectIvl(cfg.ReconnectIvl),
-		s.SetReconnectIvlMax(cfg.ReconnectIvlMax),
-		s.SetMaxmsgsize(wire.MaxPayload),
-		s.SetHeartbeatIvl(cfg.Heartbeat),
-		s.SetHeartbeatTimeout(3 * cfg.Heartbeat),
-		s.SetIpv6(strings.Contains(l.src.Endpoint, "[") || strings.Contains(l.src.Replay, "[")),
-	} {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return prepareSocket(s, &l.ingress.cfg, wire.MaxPayload, l.src.Endpoint, l.src.Replay)
 }
 
 // close ends the listener: nothing is applied any more.

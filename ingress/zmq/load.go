@@ -25,8 +25,8 @@ type Load struct {
 // --load-publish-endpoint). Make one with NewLoadListener; it is safe for concurrent
 // use.
 //
-// Run is the one goroutine that holds sockets: it looks at all of them at once, 20
-// times a second, and hands the newest message of each on.
+// Run is the one goroutine that holds sockets: while there are any it looks at all of
+// them at once, 20 times a second, and hands the newest message of each on.
 type LoadListener struct {
 	log     *slog.Logger
 	sink    func(fleet.Worker, Load)

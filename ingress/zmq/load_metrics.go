@@ -2,9 +2,7 @@ package zmq
 
 import (
 	"errors"
-	"syscall"
 
-	zmq4 "github.com/pebbe/zmq4"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -29,6 +27,3 @@ func newLoadMetrics(reg prometheus.Registerer) (*loadMetrics, error) {
 	}
 	return m, errors.Join(errs...)
 }
-
-// interrupted tells whether a signal ended the wait of a poll.
-func interrupted(err error) bool { return zmq4.AsErrno(err) == zmq4.Errno(syscall.EINTR) }

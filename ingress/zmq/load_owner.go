@@ -3,7 +3,6 @@ package zmq
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	zmq4 "github.com/pebbe/zmq4"
@@ -22,7 +21,7 @@ const (
 	loadHWM = 8
 	// loadPerTurn is how many messages of one socket are read at a look.
 	loadPerTurn = 64
-	// maxLoadBytes is the largest load message; ZeroMQ cuts off who sends a larger one.
+	// maxLoadBytes is the largest load message.
 	maxLoadBytes = 4 << 10
 	// loadSilence is how long a socket may be silent before it is opened anew; doubled
 	// each time in a row up to loadSilenceMax. ZeroMQ does not connect again after a
@@ -40,12 +39,15 @@ type loadOwner struct {
 	poller *zmq4.Poller
 	open   map[*loadSource]struct{} // those that Run knows of, with or without a socket
 	ready  map[*zmq4.Socket]*loadSource
+	looks  *time.Ticker // nil while there is nothing to look at
 }
 
 func (o *loadOwner) run(ctx context.Context) error {
-	tick := time.NewTicker(loadPace)
-	defer tick.Stop()
 	for {
+		var due <-chan time.Time
+		if o.looks != nil {
+			due = o.looks.C
+		}
 		select {
 		case <-ctx.Done():
 			return nil
@@ -53,7 +55,7 @@ func (o *loadOwner) run(ctx context.Context) error {
 			if err := o.follow(); err != nil {
 				return err
 			}
-		case now := <-tick.C:
+		case now := <-due:
 			if err := o.look(now); err != nil {
 				return err
 			}
@@ -91,8 +93,19 @@ func (o *loadOwner) follow() error {
 		s.patience = o.silence
 		o.start(s)
 	}
-	o.metrics.sockets.Set(float64(len(o.open)))
+	o.pace()
 	return nil
+}
+
+// pace has the sockets looked at while there are any: without, Run sleeps.
+func (o *loadOwner) pace() {
+	switch {
+	case len(o.open) > 0 && o.looks == nil:
+		o.looks = time.NewTicker(loadPace)
+	case len(o.open) == 0 && o.looks != nil:
+		o.looks.Stop()
+		o.looks = nil
+	}
 }
 
 // start opens a source's socket, or sees to another try.
@@ -109,6 +122,7 @@ func (o *loadOwner) start(s *loadSource) {
 	s.sub, s.refused, s.since = sub, "", time.Now()
 	o.ready[sub] = s
 	o.poller.Add(sub, zmq4.POLLIN)
+	o.metrics.sockets.Inc()
 }
 
 func (o *loadOwner) connect(endpoint string) (*zmq4.Socket, error) {
@@ -117,17 +131,7 @@ func (o *loadOwner) connect(endpoint string) (*zmq4.Socket, error) {
 		return nil, fmt.Errorf("make socket: %w", err)
 	}
 	cfg := DefaultConfig()
-	for _, err := range []error{
-		sub.SetLinger(0),
-		sub.SetRcvhwm(loadHWM),
-		sub.SetMaxmsgsize(maxLoadBytes),
-		sub.SetReconnectIvl(cfg.ReconnectIvl),
-		sub.SetReconnectIvlMax(cfg.ReconnectIvlMax),
-		sub.SetHeartbeatIvl(cfg.Heartbeat),
-		sub.SetHeartbeatTimeout(3 * cfg.Heartbeat),
-		sub.SetIpv6(strings.Contains(endpoint, "[")),
-		sub.SetSubscribe(loadTopic),
-	} {
+	for _, err := range []error{prepareSocket(sub, &cfg, maxLoadBytes, endpoint), sub.SetRcvhwm(loadHWM), sub.SetSubscribe(loadTopic)} {
 		if err != nil {
 			closeSocket(sub)
 			return nil, fmt.Errorf("set up socket: %w", err)
@@ -220,6 +224,7 @@ func (o *loadOwner) stop(s *loadSource) {
 	_ = o.poller.RemoveBySocket(s.sub) // it was added by start
 	closeSocket(s.sub)
 	s.sub = nil
+	o.metrics.sockets.Dec()
 }
 
 // close ends everything: nobody waits for it in vain.
@@ -235,7 +240,7 @@ func (o *loadOwner) close() error {
 	for s := range o.open {
 		o.drop(s)
 	}
-	o.metrics.sockets.Set(0)
+	o.pace()
 	if o.zctx == nil {
 		return nil
 	}

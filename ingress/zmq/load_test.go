@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -198,6 +199,19 @@ func TestK14_AfterUnlistenNothingIsHandedOn(t *testing.T) {
 	}
 	l.Unlisten(fleet.Worker{ID: 77})
 	l.Unlisten(w2)
+	until(t, "no socket is left", func() bool { return counted(t, reg, "routerd_ingress_load_sockets") == 0 })
+}
+
+// The path is longer than the address of a socket may be.
+func TestOnlyLoadSocketsThatAreOpenAreCounted(t *testing.T) {
+	p, h := newPublisher(t, false), &heard{}
+	l, reg := loads(t, h)
+	must(t, l.Listen(w1, "w1", "ipc:///"+strings.Repeat("x", 200)))
+	must(t, l.Listen(fleet.Worker{ID: 2}, "w2", p.endpoint))
+	p.joined()
+	until(t, "one socket is counted", func() bool { return counted(t, reg, "routerd_ingress_load_sockets") == 1 })
+	l.Unlisten(fleet.Worker{ID: 2})
+	l.Unlisten(w1)
 	until(t, "no socket is left", func() bool { return counted(t, reg, "routerd_ingress_load_sockets") == 0 })
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"syscall"
 	"time"
 
 	zmq4 "github.com/pebbe/zmq4"
@@ -87,7 +86,7 @@ func (o *owner) run(ctx context.Context) error {
 	}
 	for ctx.Err() == nil {
 		polled, err := o.poller.Poll(o.timeout(time.Now()))
-		if err != nil && zmq4.AsErrno(err) != zmq4.Errno(syscall.EINTR) {
+		if err != nil && !interrupted(err) {
 			return fmt.Errorf("poll sockets: %w", err)
 		}
 		for _, p := range polled {
@@ -186,9 +185,4 @@ func (o *owner) unwatch(s *zmq4.Socket) {
 	delete(o.ready, s)
 	_ = o.poller.RemoveBySocket(s) // it was added by watch
 	closeSocket(s)
-}
-
-func closeSocket(s *zmq4.Socket) {
-	_ = s.SetLinger(0) // it cannot fail on an open socket
-	_ = s.Close()      // nor can this
 }

@@ -1,0 +1,36 @@
+package zmq
+
+import (
+	"strings"
+	"syscall"
+
+	zmq4 "github.com/pebbe/zmq4"
+)
+
+// prepareSocket sets what all sockets that listen to engines have in common: how they
+// keep a connection to the endpoints, and the largest message in bytes; ZeroMQ cuts
+// off who sends a larger one.
+func prepareSocket(s *zmq4.Socket, cfg *Config, largest int64, endpoints ...string) error {
+	for _, err := range []error{
+		s.SetLinger(0),
+		s.SetReconnectIvl(cfg.ReconnectIvl),
+		s.SetReconnectIvlMax(cfg.ReconnectIvlMax),
+		s.SetMaxmsgsize(largest),
+		s.SetHeartbeatIvl(cfg.Heartbeat),
+		s.SetHeartbeatTimeout(3 * cfg.Heartbeat),
+		s.SetIpv6(strings.Contains(strings.Join(endpoints, " "), "[")),
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func closeSocket(s *zmq4.Socket) {
+	_ = s.SetLinger(0) // it cannot fail on an open socket
+	_ = s.Close()      // nor can this
+}
+
+// interrupted tells whether a signal ended the wait of a poll.
+func interrupted(err error) bool { return zmq4.AsErrno(err) == zmq4.Errno(syscall.EINTR) }
