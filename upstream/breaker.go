@@ -12,17 +12,17 @@ import (
 // A worker that does not answer would hold each request that is sent to it for
 // a whole time limit. After a few failures in a row its breaker opens: calls
 // fail at once, so that the caller can go elsewhere. When the cooldown is over,
-// one call at a time is let through; the first that is answered closes the
-// breaker, a failure opens it for twice as long.
+// one call at a time is let through; the first that is answered below 400 closes
+// the breaker, a failure opens it for twice as long.
 //
 // An answer below 400 is a success. Failures are: no connection, a time limit
 // before the head of the answer is complete, a connection that breaks or an
-// answer that cannot be read until then, 500, 502, 504 and other 5xx. Neither
-// are 4xx, 501 and 505 (the request's fault), 429 and 503 (a worker that is
-// full is well; engines send 503 for a full queue also without Retry-After), a
-// cancelled call, and what this machine lacks, such as free ports. A trial that
-// ends as neither leaves the turn to the next call. Bodies that break off are
-// the caller's to judge.
+// answer that cannot be read until then, and 5xx but 501, 503 and 505. Neither
+// are 4xx, 501 and 505 (the request's fault), 503 (a worker that is full is well;
+// engines send it for a full queue also without Retry-After), a cancelled call,
+// and what this machine lacks, such as free ports. A trial that ends as neither
+// leaves the turn to the next call. Bodies that break off are the caller's to
+// judge.
 //
 // A call counts for the state that it began in: of fifty calls that hang
 // together, five open the breaker, and the others' ends change nothing.

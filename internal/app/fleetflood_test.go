@@ -15,7 +15,6 @@ func TestK14_AWorkerThatLeavesInAFloodOfEventsLeavesNothing(t *testing.T) {
 	leaver := behind(t, 1, e, func(r *fleet.Record) { r.URL = "http://127.0.0.1:1" })
 	witness := behind(t, 2, e, nil) // hears what the leaver would
 	applied(t, f, witness)
-	busy := 0
 	for round := range rounds {
 		applied(t, f, witness, leaver)
 		over := make(chan struct{})
@@ -34,7 +33,6 @@ func TestK14_AWorkerThatLeavesInAFloodOfEventsLeavesNothing(t *testing.T) {
 		}
 		if round%2 == 0 { // it has heard some of it; else it leaves at any time
 			until(t, "the flood is heard", func() bool { return f.Blocks(oneModel, w1) > 0 })
-			busy++
 		}
 		applied(t, f, witness)
 		if n := f.Blocks(oneModel, w1); n != 0 {
@@ -50,7 +48,7 @@ func TestK14_AWorkerThatLeavesInAFloodOfEventsLeavesNothing(t *testing.T) {
 			t.Fatalf("round %d: it is still listened to", round)
 		}
 	}
-	if busy == 0 || f.Blocks(oneModel, w2) == 0 {
-		t.Error("nothing was heard at all")
+	if f.Blocks(oneModel, w2) == 0 {
+		t.Error("the witness has heard nothing")
 	}
 }

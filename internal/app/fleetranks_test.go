@@ -34,7 +34,7 @@ func TestAWorkerOfManyRanksLeavesWithoutHoldingUpAnybody(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	longest := time.Duration(0) // of a selection and another source's list, while it leaves
+	longest := time.Duration(0) // of a selection while it leaves
 	for i, left := 0, false; !left; i++ {
 		select {
 		case <-gone:

@@ -40,7 +40,7 @@ func (d describer) of(t reflect.Type, tag string) map[string]any {
 	case t == reflect.TypeFor[fleet.WorkerID]():
 		schema = map[string]any{"type": "integer", "minimum": 0, "maximum": uint64(math.MaxUint64)}
 		if !d.answer { // it may also be a text of its digits
-			schema["type"], schema["pattern"] = []string{"integer", "string"}, "^(0|[1-9][0-9]{0,18})$"
+			schema["type"], schema["pattern"] = []string{"integer", "string"}, "^(0|[1-9][0-9]{0,19})$"
 		}
 	case t.Kind() == reflect.Struct:
 		schema = d.object(t)

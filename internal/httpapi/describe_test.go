@@ -2,7 +2,10 @@ package httpapi_test
 
 import (
 	"encoding/json"
+	"math"
 	"reflect"
+	"regexp"
+	"strconv"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -36,7 +39,7 @@ func TestABodyIsDescribedAsItIsReadStrictly(t *testing.T) {
 	properties := got["properties"].(map[string]any)
 	for name, want := range map[string]string{
 		"id":       `{"maximum":18446744073709551615,"minimum":0,"type":"integer"}`,
-		"worker":   `{"maximum":18446744073709551615,"minimum":0,"pattern":"^(0|[1-9][0-9]{0,18})$","type":["integer","string"]}`,
+		"worker":   `{"maximum":18446744073709551615,"minimum":0,"pattern":"^(0|[1-9][0-9]{0,19})$","type":["integer","string"]}`,
 		"fraction": `{"maximum":1,"minimum":0,"type":["number","null"]}`,
 		"kind":     `{"enum":["a","b",null],"type":["string","null"]}`,
 		"never":    `{"type":"null"}`,
@@ -64,5 +67,17 @@ func TestAnAnswerIsDescribedAsItIsWritten(t *testing.T) {
 	id, err := json.Marshal(got["properties"].(map[string]any)["id"])
 	if want := `{"maximum":18446744073709551615,"minimum":0,"type":["integer","null"]}`; err != nil || string(id) != want {
 		t.Errorf("id: got %s, want %s (%v)", id, want, err)
+	}
+}
+
+// The longest id as a text has as many digits as the largest number.
+func TestThePatternOfIDsTakesAllOfThem(t *testing.T) {
+	schema := httpapi.BodySchema(reflect.TypeFor[fleet.WorkerID]())
+	text, _ := schema["pattern"].(string)
+	pattern := regexp.MustCompile(text)
+	for id, want := range map[string]bool{"0": true, "7": true, strconv.FormatUint(math.MaxUint64, 10): true, "007": false, "-1": false, "": false, "100000000000000000000": false} {
+		if got := pattern.MatchString(id); got != want {
+			t.Errorf("%q matches: %v, want %v", id, got, want)
+		}
 	}
 }
