@@ -71,8 +71,8 @@ func SchemaOf(t reflect.Type) map[string]any {
 		return map[string]any{"type": "object", "additionalProperties": SchemaOf(t.Elem())}
 	case reflect.Struct:
 		properties := map[string]any{}
-		for name, of := range FieldsOf(t) {
-			properties[name] = SchemaOf(of)
+		for name, f := range fieldsOf(t) {
+			properties[name] = SchemaOf(f.Type)
 		}
 		return Object(properties)
 	case reflect.Interface:

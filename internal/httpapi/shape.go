@@ -17,16 +17,12 @@ func Shape(t reflect.Type) string {
 		return "[" + Shape(t.Elem()) + "]"
 	case t.Kind() == reflect.Map:
 		return "{KEY: " + orValue(Shape(t.Elem())) + "}"
-	case FieldsOf(t) == nil:
+	case fieldsOf(t) == nil:
 		return ""
 	}
 	var parts []string
-	for _, f := range reflect.VisibleFields(t) {
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if f.Anonymous || name == "" || name == "-" {
-			continue
-		}
-		parts = append(parts, name+strings.TrimSuffix(Shape(f.Type), "[]"))
+	for _, f := range membersOf(t) {
+		parts = append(parts, nameOf(f)+strings.TrimSuffix(Shape(f.Type), "[]"))
 	}
 	return "{" + strings.Join(parts, ", ") + "}"
 }

@@ -169,7 +169,7 @@ func inRange(t reflect.Type, n, path string) error {
 
 // object walks what is between the braces.
 func (w walker) object(t reflect.Type, path string, depth int) error {
-	fields := FieldsOf(t)
+	fields := fieldsOf(t)
 	seen := map[string]bool{}
 	for w.dec.More() {
 		tok, err := w.dec.Token()
@@ -178,7 +178,8 @@ func (w walker) object(t reflect.Type, path string, depth int) error {
 		}
 		key, _ := tok.(string)
 		field := join(path, Clip(key))
-		of, known := fields[key]
+		f, known := fields[key]
+		of := pointed(f.Type)
 		switch {
 		case seen[key]:
 			return &fleet.FieldError{Field: field, Value: Clip(key), Allowed: "each key once"}
@@ -193,7 +194,7 @@ func (w walker) object(t reflect.Type, path string, depth int) error {
 			}
 		}
 		seen[key] = true
-		if fields != nil && !needsValue(t, key) {
+		if known && !needsValue(f) {
 			of = reflect.PointerTo(of)
 		}
 		if err := w.value(of, field, depth+1); err != nil {
@@ -203,19 +204,15 @@ func (w walker) object(t reflect.Type, path string, depth int) error {
 	return nil
 }
 
-// FieldsOf maps the JSON names of a struct to the fields' types; nil for what
-// is no struct or reads its JSON itself.
-func FieldsOf(t reflect.Type) map[string]reflect.Type {
+// fieldsOf are the fields of a struct by their JSON names; nil for what is no struct
+// or reads its JSON itself.
+func fieldsOf(t reflect.Type) map[string]reflect.StructField {
 	if t == nil || t.Kind() != reflect.Struct || readsItself(t) {
 		return nil
 	}
-	fields := map[string]reflect.Type{}
-	for _, f := range reflect.VisibleFields(t) {
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if f.Anonymous || !f.IsExported() || name == "" || name == "-" {
-			continue
-		}
-		fields[name] = pointed(f.Type)
+	fields := map[string]reflect.StructField{}
+	for _, f := range membersOf(t) {
+		fields[nameOf(f)] = f
 	}
 	return fields
 }
@@ -228,12 +225,9 @@ func pointed(t reflect.Type) reflect.Type {
 	return t
 }
 
-// needsValue tells whether a struct's field of that JSON name is tagged to be no null.
-func needsValue(t reflect.Type, name string) bool {
-	return slices.ContainsFunc(reflect.VisibleFields(t), func(f reflect.StructField) bool {
-		is, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		return is == name && slices.Contains(strings.Split(f.Tag.Get("api"), ","), "value")
-	})
+// needsValue tells whether a field is tagged to be no null.
+func needsValue(f reflect.StructField) bool {
+	return slices.Contains(strings.Split(f.Tag.Get("api"), ","), "value")
 }
 
 func ofWrongType(field, what, allowed string) *Failure {
