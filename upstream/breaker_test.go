@@ -201,6 +201,69 @@ func TestATrialThatIsCancelledLeavesTheTurn(t *testing.T) {
 	mustFetch(t, c, w.ep, "ok")
 }
 
+// A worker that hangs while it is tried keeps no trial for ever: that would be the last.
+func TestATrialThatIsNotAnsweredFailsWithTheTimeToTheFirstByte(t *testing.T) {
+	var sick atomic.Bool
+	sick.Store(true)
+	asked := make(chan struct{}, 1)
+	w := serve(t, func(p *peer) {
+		for {
+			if _, _, ok := p.request(); !ok {
+				return
+			}
+			if sick.Load() {
+				p.say("HTTP/1.1 502 Oops\r\nContent-Length: 0\r\n\r\n")
+				continue
+			}
+			asked <- struct{}{}
+			p.waitClosed()
+			return
+		}
+	})
+	const limit = 300 * time.Millisecond
+	c := newClient(t, func(cfg *upstream.Config) {
+		briefly(cfg)
+		cfg.FirstByteTimeout = limit
+	})
+	var mu sync.Mutex
+	var told []bool
+	c.OnBreaker(func(_ string, open bool, _ string) {
+		mu.Lock()
+		defer mu.Unlock()
+		told = append(told, open)
+	})
+	for range 5 {
+		fetch(c, w.ep, post("{}"))
+	}
+	sick.Store(false)
+	for range 2 { // the turn comes again
+		began := time.Now()
+		ended := make(chan error, 1)
+		go func() {
+			var err error
+			for held := true; held; held = errors.Is(err, upstream.ErrBreakerOpen) {
+				_, _, err = fetch(c, w.ep, post("{}"))
+			}
+			ended <- err
+		}()
+		wait(t, "the trial", asked)
+		if _, _, err := fetch(c, w.ep, post("{}")); !errors.Is(err, upstream.ErrBreakerOpen) {
+			t.Errorf("beside the trial: %v", err)
+		}
+		if e := failed(t, wait(t, "its end", ended)); !e.Timeout || e.Phase != upstream.PhaseHead {
+			t.Errorf("the trial: %+v", e)
+		}
+		if took := time.Since(began); took < limit || took > 10*limit {
+			t.Errorf("the trial took %v", took)
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if !slices.Equal(told, []bool{true, false, true, false, true}) {
+		t.Errorf("told that it is open: %v", told)
+	}
+}
+
 func TestBreakersAreCountedWithoutALabelPerWorker(t *testing.T) {
 	c, reg := newClient(t, nil), prometheus.NewRegistry()
 	if err := c.Register(reg); err != nil {

@@ -19,7 +19,7 @@ const (
 // long.
 type BreakerConfig struct {
 	Failures    int           `koanf:"failures" reload:"live" min:"0" max:"1000" doc:"Failures in a row after which a worker is not called for a while: no connection, no answer in time, an answer that breaks off before its head is complete, or a 5xx but 501, 503 and 505. An answer below 400 ends the row. 0 calls it always."`
-	Cooldown    time.Duration `koanf:"cooldown" reload:"live" min:"10ms" max:"1h" doc:"How long it is not called; then one call at a time is tried. Doubled each time that the trial fails."`
+	Cooldown    time.Duration `koanf:"cooldown" reload:"live" min:"10ms" max:"1h" doc:"How long it is not called; then one call at a time is tried, each for frontend.first_byte_timeout at most. Doubled each time that the trial fails."`
 	MaxCooldown time.Duration `koanf:"max_cooldown" reload:"live" min:"10ms" max:"1h" doc:"The longest that this grows to; at least cooldown."`
 	Successes   int           `koanf:"successes" reload:"live" min:"1" max:"100" doc:"Trials in a row that must be answered below 400 before it is called as before."`
 }
