@@ -34,6 +34,7 @@ func TestRow_LoadsWhileWaitingCountWhatWaits(t *testing.T) {
 	w.post(t, "/reservations/"+first+"/prefill_complete", "").want(t, 200)
 	until(t, "the first that waited is booked", func() bool { active, _, _ := w.active(); return active == 2 })
 	w.do(t, "DELETE", "/reservations/"+first, "").want(t, 200)
+	until(t, "the first that waited is booked", func() bool { active, _, _ := w.active(); return active == 1 })
 	same(t, `[{"model_name":"default","routing_group":"default","loads":[`+
 		`{"worker_id":1,"dp_rank":0,"potential_prefill_tokens":5,"potential_decode_blocks":2,"active_requests":1}],`+
 		`"pending_count":1,"pending_isl_tokens":3}]`, w.do(t, "GET", "/loads", ""))
