@@ -2,11 +2,11 @@ package health
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"strings"
@@ -73,42 +73,20 @@ func (d *dialler) ask(ctx context.Context, base, path string) (answer, error) {
 
 var errNoHTTP = errors.New("the answer is no HTTP/1")
 
-// readStatus reads the final status of an answer; interim ones are passed over.
+// readStatus reads the final status of an answer; interim ones are passed over. What
+// follows the head stays in in.
 func readStatus(in *bufio.Reader) (int, error) {
 	for {
-		line, err := in.ReadSlice('\n')
-		if err != nil {
+		resp, err := http.ReadResponse(in, nil) //nolint:bodyclose // whoever closes the connection ends the body
+		switch {
+		case err != nil:
 			return 0, err
-		}
-		status, ok := statusOf(line)
-		if !ok {
+		case resp.ProtoMajor != 1 || resp.StatusCode < 100:
 			return 0, errNoHTTP
-		}
-		if status >= 200 || status == 101 {
-			return status, nil
-		}
-		for blank := false; !blank; {
-			if line, err = in.ReadSlice('\n'); err != nil {
-				return 0, err
-			}
-			blank = len(bytes.TrimRight(line, "\r\n")) == 0
+		case resp.StatusCode >= 200 || resp.StatusCode == http.StatusSwitchingProtocols:
+			return resp.StatusCode, nil
 		}
 	}
-}
-
-// statusOf reads "HTTP/1.1 200 OK".
-func statusOf(line []byte) (status int, ok bool) {
-	rest, ok := bytes.CutPrefix(bytes.TrimRight(line, "\r\n"), []byte("HTTP/1."))
-	if !ok || len(rest) < 5 || rest[0] < '0' || rest[0] > '9' || rest[1] != ' ' || len(rest) > 5 && rest[5] != ' ' {
-		return 0, false
-	}
-	for _, c := range rest[2:5] {
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-		status = 10*status + int(c-'0')
-	}
-	return status, status >= 100
 }
 
 // classify names the kind of an error; otherwise is what it is when it is nothing

@@ -46,6 +46,35 @@ func says(text string) func(net.Conn) {
 	}
 }
 
+// endless answers with a text and then for ever with another, until nobody reads it.
+func endless(first, more string) func(net.Conn) {
+	more = strings.Repeat(more, 1+4096/len(more))
+	return func(conn net.Conn) {
+		says(first)(conn)
+		for {
+			if _, err := io.WriteString(conn, more); err != nil {
+				return
+			}
+		}
+	}
+}
+
+// drips answers with a text and then with another again and again, slowly, until nobody
+// reads it.
+func drips(first, more string) func(net.Conn) {
+	return func(conn net.Conn) {
+		says(first)(conn)
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for {
+			if _, err := io.WriteString(conn, more); err != nil {
+				return
+			}
+			<-tick.C
+		}
+	}
+}
+
 // status serves one status with net/http.
 func status(t *testing.T, code int) string {
 	t.Helper()
@@ -92,6 +121,11 @@ func TestProbeOverHTTP(t *testing.T) {
 		{"no HTTP", raw(t, says("SSH-2.0-OpenSSH_9.6\r\n")), "broken", 0},
 		{"another HTTP", raw(t, says("HTTP/2 200\r\n\r\n")), "broken", 0},
 		{"a line without end", raw(t, says("HTTP/1.1 200 "+strings.Repeat("x", 1<<17))), "broken", 0},
+		{"a head without end", raw(t, endless("HTTP/1.1 200 OK\r\n", "A: b\r\n")), "broken", 0},
+		{"a head of one line without end", raw(t, endless("HTTP/1.1 200 OK\r\nA: ", "b")), "broken", 0},
+		{"half a head", raw(t, says("HTTP/1.1 200 OK\r\nA: b\r\n")), "broken", 0},
+		{"a switch of protocols", raw(t, says("HTTP/1.1 101 Switching Protocols\r\n\r\n")), "status", 101},
+		{"endless interim answers", raw(t, endless("", "HTTP/1.1 100 Continue\r\n\r\n")), "broken", 0},
 		{"interim answers without end", raw(t, says(strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", 1<<14))), "broken", 0},
 		{"closed at once", raw(t, func(net.Conn) {}), "broken", 0},
 		{"half a line", raw(t, says("HTTP/1.1 2")), "broken", 0},
@@ -129,10 +163,17 @@ func TestProbeIsBoundedByItsTimeout(t *testing.T) {
 		<-open
 	})
 	defer close(open)
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	if word, _, err := health.Ask(ctx, silent, "/health"); word != "timeout" {
-		t.Errorf("a silent worker: %s (%v), want timeout", word, err)
+	for name, url := range map[string]string{
+		"a silent worker":       silent,
+		"a head that drips":     raw(t, drips("HTTP/1.1 200 OK\r\nA: ", "b")),
+		"interim ones that do":  raw(t, drips("", "HTTP/1.1 100 Continue\r\n\r\n")),
+		"a status without more": raw(t, func(conn net.Conn) { says("HTTP/1.1 200 OK\r\n")(conn); <-open }),
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		if word, _, err := health.Ask(ctx, url, "/health"); word != "timeout" {
+			t.Errorf("%s: %s (%v), want timeout", name, word, err)
+		}
+		cancel()
 	}
 	start := time.Now()
 	if word, _, err := health.Ask(t.Context(), endless, "/health"); word != "success" || time.Since(start) > 5*time.Second {
