@@ -26,12 +26,13 @@ type attempt struct {
 	entry  *entry
 	want   fleet.Record
 	round  uint64
-	ask    bool          // the engine is asked, whether or not something is missing
-	was    *Facts        // what the engine told before
-	failed bool          // it has failed before
-	doubts int           // entry.doubts as it begins
-	back   bool          // it was ejected or doubted: what answers may be another engine
-	done   chan struct{} // closed when it ended
+	ask    bool                    // the engine is asked, whether or not something is missing
+	cut    context.CancelCauseFunc // ends the question under way; Reconciler.mu guards it
+	was    *Facts                  // what the engine told before
+	failed bool                    // it has failed before
+	doubts int                     // entry.doubts as it begins
+	back   bool                    // it was ejected or doubted: what answers may be another engine
+	done   chan struct{}           // closed when it ended
 
 	facts     *Facts // what it told now; was when it was not asked or did not answer
 	asked     bool
@@ -78,7 +79,7 @@ func (r *Reconciler) claim(ids []fleet.WorkerID, onlyDue bool) (mine []*attempt,
 				failed: e.failures > 0,
 				doubts: e.doubts,
 				back:   e.doubts > 0 || e.lifecycle == core.Ejected,
-				ask:    !e.askAt.IsZero() && !time.Now().Before(e.askAt),
+				ask:    !e.askAt.IsZero() && !time.Now().Before(e.askAt) && !e.hasNews(),
 			}
 			e.again = false
 			mine = append(mine, e.attempt)
@@ -192,7 +193,7 @@ func (r *Reconciler) look(ctx context.Context, a *attempt) {
 		return
 	}
 	if missing := r.missing(a.record); a.ask || len(missing) > 0 {
-		err := r.askEngine(ctx, a)
+		err := r.askEngine(ctx, a, len(missing) > 0)
 		if still := r.missing(a.record); len(still) > 0 {
 			a.err = untold(still, err)
 			return
@@ -219,63 +220,6 @@ func (r *Reconciler) look(ctx context.Context, a *attempt) {
 	if r.parts.Health != nil && !a.record.NoHealthCheck {
 		a.lifecycle, a.reasons = r.parts.Health.Standing(ctx, a.record)
 	}
-}
-
-// askEngine asks the engine and merges what it tells.
-func (r *Reconciler) askEngine(ctx context.Context, a *attempt) error {
-	slots := r.probes
-	if a.failed {
-		slots = r.reprobes
-	}
-	select {
-	case slots <- struct{}{}:
-		defer func() { <-slots }()
-	case <-ctx.Done():
-		return fmt.Errorf("the engine was not asked: %w", context.Cause(ctx))
-	}
-	a.asked = true
-	facts, err := r.parts.Engines.Ask(ctx, a.want)
-	if err != nil {
-		return fmt.Errorf("the engine did not answer: %w", err)
-	}
-	a.facts = usable(facts)
-	if !a.back || len(r.missing(merged(a.want, a.facts))) > 0 { // a sick engine answers in part
-		a.facts.complete(a.was)
-	}
-	var unfit []string
-	a.record, unfit = merge(a.want, a.facts)
-	for _, field := range unfit {
-		a.facts.Untold = append(a.facts.Untold, field+": what the engine says contradicts the record")
-	}
-	return nil
-}
-
-// missing are the fields without which a worker cannot be routed to and that its engine
-// may tell.
-func (r *Reconciler) missing(rec fleet.Record) (fields []string) {
-	if rec.Model == "" && rec.Asked == "" {
-		fields = append(fields, modelUnknown)
-	}
-	if rec.BlockSize == 0 && r.configured(rec) == 0 {
-		fields = append(fields, blockSizeUnknown)
-	}
-	if rec.RequireEvents && len(rec.KVEvents) == 0 && rec.Asked == "" {
-		fields = append(fields, eventsMissing)
-	}
-	return fields
-}
-
-// untold are the reasons of a worker whose engine did not tell what is missing.
-func untold(missing []string, err error) error {
-	why := "nobody configured it, and the engine does not tell it"
-	if err != nil {
-		why = "nobody configured it: " + err.Error()
-	}
-	var out incompleteError
-	for _, m := range missing {
-		out = append(out, m+": "+why)
-	}
-	return out
 }
 
 func (r *Reconciler) configured(rec fleet.Record) int {

@@ -153,6 +153,9 @@ func (r *Reconciler) end(group []*attempt) {
 			a.entry.attempt = nil
 		}
 		close(a.done)
+		if a.entry.again { // it may have come after this attempt had asked about health
+			r.hurry()
+		}
 	}
 }
 

@@ -214,6 +214,7 @@ func (r *Reconciler) plan(source string, desired []fleet.Record) (gone []*entry,
 		delete(r.names, e.want.Name)
 		e.want, e.record = rec, shown(rec, e.facts)
 		e.round++
+		e.hush(errUnwanted)
 		e.pending, e.failures, e.retryAt = true, 0, time.Time{}
 		changed = append(changed, rec.ID)
 	}
@@ -221,6 +222,7 @@ func (r *Reconciler) plan(source string, desired []fleet.Record) (gone []*entry,
 		if e.source == source && !wanted[id] {
 			gone = append(gone, e)
 			e.round++
+			e.hush(errUnwanted)
 			delete(r.entries, id)
 			delete(r.names, e.want.Name)
 		}

@@ -55,14 +55,18 @@ func (r *Reconciler) askLater(e *entry, a *attempt, now time.Time) {
 	}
 }
 
-// Reconsider has a worker looked at again: its health has changed. One that was not well
-// is asked again what it is, also where it is being asked now. It returns at once; an id
-// that is not known is ignored. Safe for concurrent use.
+// Reconsider has a worker looked at again: its health has changed. For one that serves
+// that takes effect at once, whatever question to its engine is under way; one that was
+// not well is asked again what it is, also where it is being asked now. It returns at
+// once; an id that is not known is ignored. Safe for concurrent use.
 func (r *Reconciler) Reconsider(id fleet.WorkerID) {
 	r.mu.Lock()
 	if e := r.entries[id]; e != nil {
 		e.again = true
 		r.mayBeAnother(e)
+		if e.hasNews() {
+			e.hush(errNews)
+		}
 	}
 	r.mu.Unlock()
 	r.hurry()
