@@ -179,7 +179,7 @@ func (r *Reconciler) Plan(source string, desired []fleet.Record) (changed []flee
 		r.mu.Unlock()
 		return nil, fmt.Errorf("apply workers of source %s: %w", source, err)
 	}
-	gone, changed := r.plan(source, desired)
+	gone, changed, renamed := r.plan(source, desired)
 	r.mu.Unlock()
 	if err := r.parts.Drains.forget(gone, desired); err != nil {
 		r.log.Error("drain of a worker that has left or moved not forgotten", "source", source, "err", err)
@@ -187,6 +187,7 @@ func (r *Reconciler) Plan(source string, desired []fleet.Record) (changed []flee
 	for _, e := range gone {
 		r.withdraw(e)
 	}
+	r.rename(renamed)
 	if len(gone)+len(changed) > 0 {
 		r.changes.tell()
 		r.hurry()
@@ -195,10 +196,11 @@ func (r *Reconciler) Plan(source string, desired []fleet.Record) (changed []flee
 }
 
 // plan records what the source wants now and returns what is to be done: the
-// entries that left, and the ids that are new or changed. A worker that is
+// entries that left, the ids that are new or changed and, where a name goes from one
+// worker to another, the entries that have another name now. A worker that is
 // wanted as before is left alone, ready or not: its retry comes by itself.
-func (r *Reconciler) plan(source string, desired []fleet.Record) (gone []*entry, changed []fleet.WorkerID) {
-	wanted := map[fleet.WorkerID]bool{}
+func (r *Reconciler) plan(source string, desired []fleet.Record) (gone []*entry, changed []fleet.WorkerID, renamed []*entry) {
+	wanted, freed := map[fleet.WorkerID]bool{}, map[string]*entry{}
 	for _, rec := range desired {
 		wanted[rec.ID] = true
 		e := r.entries[rec.ID]
@@ -210,6 +212,9 @@ func (r *Reconciler) plan(source string, desired []fleet.Record) (gone []*entry,
 		}
 		if e.want.URL != rec.URL { // another engine
 			e.facts, e.askAt, e.silences, e.drain = nil, time.Time{}, 0, r.parts.Drains.of(&rec)
+		}
+		if was := e.want.Name; was != "" && was != rec.Name {
+			freed[was] = e
 		}
 		delete(r.names, e.want.Name)
 		e.want, e.record = rec, shown(rec, e.facts)
@@ -230,8 +235,12 @@ func (r *Reconciler) plan(source string, desired []fleet.Record) (gone []*entry,
 	for _, rec := range desired { // last: names may have moved among them
 		r.names[rec.Name] = rec.ID
 	}
-	slices.SortFunc(gone, func(a, b *entry) int { return cmp.Compare(a.want.ID, b.want.ID) })
-	return gone, changed
+	byID := func(a, b *entry) int { return cmp.Compare(a.want.ID, b.want.ID) }
+	if slices.ContainsFunc(desired, func(rec fleet.Record) bool { return freed[rec.Name] != nil }) {
+		renamed = slices.SortedFunc(maps.Values(freed), byID)
+	}
+	slices.SortFunc(gone, byID)
+	return gone, changed, renamed
 }
 
 // shown is a record with what the engine tells and, of the rest, the defaults; its
