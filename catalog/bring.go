@@ -216,9 +216,17 @@ func (r *Reconciler) look(ctx context.Context, a *attempt) {
 	if a.err = lacking(a.record, a.blockSize); a.err != nil {
 		return
 	}
+	other, sure := otherModel(a.record, a.facts)
+	if sure {
+		a.err = incompleteError{other}
+		return
+	}
 	a.lifecycle = core.Ready
 	if r.parts.Health != nil && !a.record.NoHealthCheck {
 		a.lifecycle, a.reasons = r.parts.Health.Standing(ctx, a.record)
+	}
+	if other != "" {
+		a.reasons = append(slices.Clone(a.reasons), other)
 	}
 }
 

@@ -15,6 +15,8 @@ type Facts struct {
 	// first; Adapters are loaded on top of it.
 	Models   []string
 	Adapters []fleet.Adapter
+	// More tells that it serves more than Models and Adapters name.
+	More bool
 	// BlockSize is in tokens, TotalKVBlocks of one rank.
 	BlockSize, TotalKVBlocks, MaxBatchedTokens, DPSize int
 	// KVEvents and Replay map a rank to a ZMQ endpoint that can be connected to.

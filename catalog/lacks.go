@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/routerd/routerd/core"
@@ -15,6 +16,7 @@ import (
 const (
 	urlMissing        = "url_missing"
 	modelUnknown      = "model_unknown"
+	modelMismatch     = "model_mismatch" // of one that is ready too
 	blockSizeUnknown  = "block_size_unknown"
 	blockSizeMismatch = "block_size_mismatch" // and is_eagle_mismatch, by the core's field
 	dpSizeZero        = "dp_size_zero"
@@ -99,4 +101,28 @@ func mismatch(err error) error {
 		return err
 	}
 	return incompleteError{fmt.Sprintf("%s_mismatch: existing=%s requested=%s", unlike.Field, unlike.Has, unlike.Requested)}
+}
+
+// shownModels bounds how many models of an engine a reason names.
+const shownModels = 3
+
+// otherModel says that the engine told that it does not serve the record's model, by no
+// name and as no adapter; empty where it does or nobody knows. sure tells that it refuses
+// each request for it: vLLM and llm-d's simulator do, SGLang and TensorRT-LLM answer
+// whatever a request calls the model.
+func otherModel(rec fleet.Record, facts *Facts) (reason string, sure bool) {
+	model := rec.Partition().Model
+	if rec.Asked != "" || facts == nil || facts.More || len(facts.Models) == 0 || slices.Contains(facts.Models, model) ||
+		slices.ContainsFunc(facts.Adapters, func(a fleet.Adapter) bool { return a.Name == model }) {
+		return "", false
+	}
+	var names []string
+	for _, name := range facts.Models[:min(len(facts.Models), shownModels)] {
+		names = append(names, strconv.Quote(name))
+	}
+	reason = fmt.Sprintf("%s: the record says %q, the engine serves %s", modelMismatch, model, strings.Join(names, ", "))
+	if more := len(facts.Models) - len(names); more > 0 {
+		reason += fmt.Sprintf(" and %d more", more)
+	}
+	return reason, facts.Engine == "vllm" || facts.Engine == "llm-d"
 }

@@ -138,7 +138,7 @@ func (f *Facts) complete(was *Facts) {
 		return
 	}
 	if len(f.Models) == 0 { // they come from one place
-		f.Models, f.Adapters = was.Models, was.Adapters
+		f.Models, f.Adapters, f.More = was.Models, was.Adapters, was.More
 	}
 	f.Engine, f.Version = was.Engine, was.Version
 	f.BlockSize, f.DPSize = cmp.Or(f.BlockSize, was.BlockSize), cmp.Or(f.DPSize, was.DPSize)

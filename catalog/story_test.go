@@ -262,6 +262,8 @@ func (s *story) engine(d *datadriven.TestData) string {
 			e.facts.Version = value
 		case "model":
 			e.facts.Models = a.Vals
+		case "more":
+			e.facts.More = true
 		case "adapter":
 			for _, name := range a.Vals {
 				e.facts.Adapters = append(e.facts.Adapters, fleet.Adapter{Name: name})

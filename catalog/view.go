@@ -14,7 +14,7 @@ type View struct {
 	fleet.Record
 	Source    string         `json:"source"`
 	Lifecycle core.Lifecycle `json:"lifecycle"`
-	// Reasons say why the worker is not ready; empty when it is.
+	// Reasons say why the worker is not ready, or what is wrong although it is.
 	Reasons []string `json:"reasons"`
 	// Version is the engine's, Untold what it did not tell of the record's fields and
 	// why; both empty while nobody has asked it.

@@ -63,6 +63,7 @@ func (s *answers) facts(rec fleet.Record, host string) catalog.Facts {
 	for _, name := range adaptersOf(s.models, f.Models) {
 		f.Adapters = append(f.Adapters, fleet.Adapter{Name: name})
 	}
+	f.More = len(f.Models) == maxModels || len(f.Adapters) == fleet.MaxAdapters
 	if len(f.Models) == 0 {
 		f.untold("model", "no base model", modelsPath)
 	}

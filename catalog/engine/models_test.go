@@ -105,3 +105,12 @@ func FuzzAdapters(f *testing.F) {
 		}
 	})
 }
+
+func TestAnEngineWithMoreThanIsKeptSaysSo(t *testing.T) {
+	for n, more := range map[int]bool{1: false, 63: false, 64: true, 200: true} {
+		s := says(t, map[string]string{"/v1/models": `{"data":[` + strings.TrimPrefix(many(`,{"id":"m#","owned_by":"vllm"}`, n), ",") + `]}`})
+		if f := ask(t, s, fleet.Record{}); f.More != more || len(f.Models) != min(n, 64) {
+			t.Errorf("of %d models %d are told, more: %t", n, len(f.Models), f.More)
+		}
+	}
+}
