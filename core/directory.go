@@ -13,6 +13,13 @@ type directory struct {
 	partitions map[fleet.PartitionKey]*Partition
 	workers    map[fleet.WorkerID]workerEntry
 	adapters   map[fleet.PartitionKey]fleet.PartitionKey // (adapter, group) → base
+	lost       map[adapterOf]bool                        // requests for it go to another base model
+}
+
+// adapterOf is an adapter of a base model.
+type adapterOf struct {
+	base    fleet.PartitionKey
+	adapter string
 }
 
 type workerEntry struct {
@@ -22,7 +29,7 @@ type workerEntry struct {
 
 func (d *directory) clone() *directory {
 	out := &directory{
-		partitions: maps.Clone(d.partitions), workers: maps.Clone(d.workers), adapters: d.adapters,
+		partitions: maps.Clone(d.partitions), workers: maps.Clone(d.workers), adapters: d.adapters, lost: d.lost,
 	}
 	if out.partitions == nil {
 		out.partitions = map[fleet.PartitionKey]*Partition{}
@@ -48,48 +55,9 @@ func (d *directory) checkNames() error {
 	return nil
 }
 
-// indexAdapters rebuilds the adapter table as it will be after the plans: what
-// records list, and what is managed. An
-// adapter under two bases belongs to the one whose name sorts first.
-func (d *directory) indexAdapters(plans map[fleet.PartitionKey]*plan) {
-	d.adapters = map[fleet.PartitionKey]fleet.PartitionKey{}
-	for id, e := range d.workers {
-		m := e.partition.view.Load().byID[id]
-		if pl := plans[e.partition.key]; pl != nil && pl.upserts[id] != nil {
-			m = pl.upserts[id]
-		}
-		for _, a := range m.record.Adapters {
-			d.nameAdapter(a.Name, e.partition.key)
-		}
-	}
-	for key, p := range d.partitions {
-		if t := p.adapters.Load(); t != nil {
-			for _, name := range t.names {
-				d.nameAdapter(name, key)
-			}
-		}
-	}
-}
-
-func (d *directory) nameAdapter(adapter string, base fleet.PartitionKey) {
-	name := fleet.PartitionKey{Model: adapter, Group: base.Group}
-	if other, ok := d.adapters[name]; !ok || base.Model < other.Model {
-		d.adapters[name] = base
-	}
-}
-
 // ordered are the partitions by key.
 func (d *directory) ordered() []*Partition {
 	return slices.SortedFunc(maps.Values(d.partitions), func(a, b *Partition) int { return compareKeys(a.key, b.key) })
-}
-
-// nameAdapters makes the adapters known that are managed.
-func (c *SelectionCore) nameAdapters() {
-	c.members.Lock()
-	defer c.members.Unlock()
-	dir := c.directory.Load().clone()
-	dir.indexAdapters(nil)
-	c.directory.Store(dir)
 }
 
 // ResolveModel finds the partition that serves a model name in a group (empty

@@ -142,12 +142,14 @@ func (c *SelectionCore) Commit(ch Change) error {
 		return err
 	}
 	owners := applyAll(plans)
+	was := c.directory.Load()
 	c.directory.Store(dir)
 	c.forgetInhibition(ch.Removals...)
 	for key := range dir.partitions {
 		delete(c.prepared, key)
 	}
 	c.members.Unlock()
+	c.tellLost(was, dir)
 	withdraw(owners)
 	for _, pl := range plans {
 		if pl.drops {

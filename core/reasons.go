@@ -13,6 +13,7 @@ import (
 // those of its worker's standing first. To look changes nothing. mu must be held.
 func (p *Partition) reasons(r *viewRow, now time.Time) []string {
 	out := p.core.inhibited.Load().reasons(r.member, now)
+	out = append(out, p.core.directory.Load().lostReasons(r.member, p.key)...)
 	if r.member.lifecycle != Ready {
 		return out
 	}

@@ -87,8 +87,8 @@ type PolicyRef struct {
 }
 
 // RankView is what the core knows of one rank. Reasons are those of its worker's
-// lifecycle, then what keeps requests from it now: inhibited, refusing, overloaded,
-// busy for classes.
+// lifecycle, then what keeps requests from it now: inhibited, its adapters that are
+// another model's, refusing, overloaded, busy for classes.
 type RankView struct {
 	Worker    fleet.WorkerID `json:"worker"`
 	Name      string         `json:"name"`
