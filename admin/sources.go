@@ -87,6 +87,9 @@ type WorkerRank struct {
 	// was not had again.
 	CachedBlocks map[string]int `json:"cached_blocks"`
 	Trusted      bool           `json:"trusted"`
+	// Unconnected tells that there has been no connection to the publisher of the
+	// rank's KV events for some seconds; false where the record names none.
+	Unconnected bool `json:"unconnected,omitempty"`
 	// EventAgeMs is the time since the last KV event in milliseconds; absent when none
 	// came. Dropped are the events that were not taken over, by reason.
 	EventAgeMs *int64            `json:"event_age_ms,omitempty"`
@@ -131,11 +134,14 @@ type KvStatus interface {
 
 // KV is what is known of one rank's cache.
 type KV struct {
-	Blocks  map[string]int    // blocks by tier
-	Trusted bool              // whether the event stream has no unrepaired gap
-	LastSeq uint64            // of the last batch that was applied
-	LastAt  time.Time         // when that was; zero for none
-	Dropped map[string]uint64 // events that were dropped, by reason
+	Blocks  map[string]int // blocks by tier
+	Trusted bool           // whether the event stream has no unrepaired gap
+	// Unconnected tells that there has been no connection to the publisher for some
+	// seconds.
+	Unconnected bool
+	LastSeq     uint64            // of the last batch that was applied
+	LastAt      time.Time         // when that was; zero for none
+	Dropped     map[string]uint64 // events that were dropped, by reason
 	// Hashes are the engine's names of the blocks by tier, each list in the order
 	// of kvcache.EngineHash; nil unless asked for.
 	Hashes map[string][]string

@@ -19,6 +19,8 @@ type Config struct {
 	// Heartbeat is how often a silent connection is probed; after three probes without an answer it counts as lost.
 	// 100ms to 1h.
 	Heartbeat time.Duration
+	// UnconnectedAfter is how long a publisher may be away before that is told, 1ms to 1h.
+	UnconnectedAfter time.Duration
 	// ReplayTimeout is how long a replay may stay silent before it counts as incomplete, 10ms to 10m. A whole one may
 	// take 60 times as long.
 	ReplayTimeout time.Duration
@@ -35,17 +37,18 @@ type Config struct {
 // DefaultConfig returns the configuration that is used when nothing is set.
 func DefaultConfig() Config {
 	return Config{
-		Owners:          4,
-		RcvHWM:          100_000,
-		ReconnectIvl:    100 * time.Millisecond,
-		ReconnectIvlMax: 5 * time.Second,
-		Heartbeat:       5 * time.Second,
-		ReplayTimeout:   2 * time.Second,
-		ReplayRetryMin:  500 * time.Millisecond,
-		ReplayRetryMax:  10 * time.Second,
-		ReplayTries:     6,
-		BufferMessages:  65_536,
-		BufferBytes:     64 << 20,
+		Owners:           4,
+		RcvHWM:           100_000,
+		ReconnectIvl:     100 * time.Millisecond,
+		ReconnectIvlMax:  5 * time.Second,
+		Heartbeat:        5 * time.Second,
+		UnconnectedAfter: 3 * time.Second,
+		ReplayTimeout:    2 * time.Second,
+		ReplayRetryMin:   500 * time.Millisecond,
+		ReplayRetryMax:   10 * time.Second,
+		ReplayTries:      6,
+		BufferMessages:   65_536,
+		BufferBytes:      64 << 20,
 	}
 }
 
@@ -72,6 +75,7 @@ func (c Config) Validate() error {
 		{"reconnect_ivl", c.ReconnectIvl, time.Millisecond, time.Hour},
 		{"reconnect_ivl_max", c.ReconnectIvlMax, c.ReconnectIvl, time.Hour},
 		{"heartbeat", c.Heartbeat, 100 * time.Millisecond, time.Hour},
+		{"unconnected_after", c.UnconnectedAfter, time.Millisecond, time.Hour},
 		{"replay_timeout", c.ReplayTimeout, 10 * time.Millisecond, 10 * time.Minute},
 		{"replay_retry_min", c.ReplayRetryMin, time.Millisecond, time.Hour},
 		{"replay_retry_max", c.ReplayRetryMax, c.ReplayRetryMin, time.Hour},

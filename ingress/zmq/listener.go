@@ -35,6 +35,8 @@ type listener struct {
 	refused string
 	retryAt time.Time          // when to try to open the sockets again
 	delay   time.Duration      // before the next such try
+	alone   time.Time          // since when there is no connection; zero while there is one
+	away    bool               // that has been told
 	told    stream.Status      // what publish said last
 	counted kvcache.DropCounts // what the metrics have of drops
 
@@ -69,23 +71,6 @@ func (l *listener) start() {
 	} else {
 		l.refused, l.delay = "", 0
 	}
-	l.publish()
-}
-
-// deadline returns when tick has something to do, or the zero time.
-func (l *listener) deadline() time.Time {
-	if !l.retryAt.IsZero() {
-		return l.retryAt
-	}
-	return l.stream.Deadline()
-}
-
-func (l *listener) tick(now time.Time) {
-	if !l.retryAt.IsZero() {
-		l.start()
-		return
-	}
-	l.stream.Tick(now)
 	l.publish()
 }
 
@@ -235,13 +220,14 @@ func (l *listener) publish() {
 	if l.refused != "" {
 		st.Reason = l.refused
 	}
+	l.hear(st.State)
 	l.drops[kvcache.DropDuplicateMessage] = st.Counts.Duplicates
 	m := l.ingress.metrics
 	m.count(l.told.Counts, st.Counts)
 	m.drop(&l.counted, &l.drops)
 	l.counted = l.drops
 	snap := Status{
-		State: st.State, LastSeq: st.LastSeq, Seen: st.Seen, Trusted: st.Trusted, Reason: st.Reason,
+		State: st.State, Unconnected: l.away, LastSeq: st.LastSeq, Seen: st.Seen, Trusted: st.Trusted, Reason: st.Reason,
 		Gaps: st.Counts.Gaps, Lost: st.Counts.Lost, Restarts: st.Counts.Restarts, LastEventAt: l.lastAt,
 	}
 	l.mu.Lock()

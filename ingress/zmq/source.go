@@ -75,6 +75,8 @@ func (s *Source) owns(rank uint64) bool {
 // Status is a snapshot of one registered stream.
 type Status struct {
 	State stream.State
+	// Unconnected tells that there has been no connection to the publisher for Config.UnconnectedAfter.
+	Unconnected bool
 	// LastSeq is the number of the last applied message, meaningful when Seen.
 	LastSeq uint64
 	Seen    bool

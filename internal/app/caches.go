@@ -133,7 +133,7 @@ func (c *caches) Status(key fleet.PartitionKey, w fleet.Worker, hashes bool) adm
 		kv.Blocks[t.String()] = 0
 	}
 	if st, ok := c.ingress.Status(w); ok {
-		kv.Trusted, kv.LastSeq, kv.LastAt, kv.Dropped = st.Trusted, st.LastSeq, st.LastEventAt, st.Dropped
+		kv.Trusted, kv.Unconnected, kv.LastSeq, kv.LastAt, kv.Dropped = st.Trusted, st.Unconnected, st.LastSeq, st.LastEventAt, st.Dropped
 	}
 	p := c.part(key)
 	if p == nil {

@@ -27,6 +27,10 @@ const adapterFailed = "adapter_failed: "
 // nobody manages, so that a managed one has no place there.
 const adapterNoSlot = "adapter_no_slot: "
 
+// eventsUnconnected begins the reason of a worker that serves but of which nobody can be
+// reached who publishes a rank's KV events.
+const eventsUnconnected = "kv_events_unconnected: "
+
 // workerList is the catalog's workers with what the core, the tokenizer and the
 // manager of adapters know of them.
 type workerList struct {
@@ -65,13 +69,16 @@ func (l workerList) worker(v catalog.View, ranks []core.RankView, managed []adap
 	for i, r := range ranks {
 		w := fleet.Worker{ID: v.ID, Rank: r.Rank}
 		kv := l.caches.Status(v.Partition(), w, false)
-		rank := admin.WorkerRank{Rank: r.Rank, Load: r.Load, CachedBlocks: kv.Blocks, Trusted: kv.Trusted, Dropped: kv.Dropped}
+		rank := admin.WorkerRank{Rank: r.Rank, Load: r.Load, CachedBlocks: kv.Blocks, Trusted: kv.Trusted, Unconnected: kv.Unconnected, Dropped: kv.Dropped}
 		if !kv.LastAt.IsZero() {
 			age := now.Sub(kv.LastAt).Milliseconds()
 			rank.EventAgeMs = &age
 		}
 		if report, ok := l.scraper.Report(w); ok {
 			rank.Report = reported(report, now)
+		}
+		if kv.Unconnected {
+			out.Reasons = append(out.Reasons, eventsUnconnected+fmt.Sprintf("rank %d: not connected to %s", r.Rank, v.KVEvents[int(r.Rank)]))
 		}
 		out.Ranks[i] = rank
 	}

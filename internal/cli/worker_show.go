@@ -65,7 +65,7 @@ func worst(v worker) string {
 	out := "-"
 	for _, r := range v.Ranks {
 		switch e := events(v, r); {
-		case e == "none":
+		case e == "none", r.Unconnected:
 			return e
 		case !r.Trusted, out == "-":
 			out = e
@@ -74,14 +74,18 @@ func worst(v worker) string {
 	return out
 }
 
-// events is how a rank's event stream is: none where nobody publishes any, trusted or
-// not, and how long ago the last one came.
+// events is how a rank's event stream is: none where nobody publishes any, unconnected
+// where the publisher cannot be reached, else trusted or not; and how long ago the last
+// one came.
 func events(v worker, r workerRank) string {
 	if v.KVEvents[int(r.Rank)] == "" {
 		return "none"
 	}
 	state := "untrusted"
-	if r.Trusted {
+	switch {
+	case r.Unconnected:
+		state = "unconnected"
+	case r.Trusted:
 		state = "trusted"
 	}
 	if r.EventAgeMs == nil {

@@ -1,0 +1,25 @@
+package cli
+
+import (
+	"testing"
+
+	"github.com/routerd/routerd/fleet"
+)
+
+func TestAWorkersEventStreamIsThatOfTheRankThatIsWorstOff(t *testing.T) {
+	age := int64(1500)
+	trusted, lost := workerRank{Trusted: true, EventAgeMs: &age}, workerRank{Rank: 1, EventAgeMs: &age}
+	away := workerRank{Rank: 1, Trusted: true, Unconnected: true}
+	for want, ranks := range map[string][]workerRank{
+		"-":              nil,
+		"trusted 1.5s":   {trusted},
+		"untrusted 1.5s": {trusted, lost},
+		"unconnected":    {trusted, away, lost},
+		"none":           {trusted, {Rank: 2, Trusted: true}},
+	} {
+		v := worker{Record: fleet.Record{KVEvents: map[int]string{0: "tcp://h:1", 1: "tcp://h:2"}}, Ranks: ranks}
+		if got := worst(v); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
