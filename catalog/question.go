@@ -105,12 +105,15 @@ func (r *Reconciler) missing(rec fleet.Record) (fields []string) {
 
 // untold are the reasons of a worker whose engine did not tell what is missing.
 func untold(missing []string, err error) error {
-	why := "nobody configured it, and the engine does not tell it"
+	why, again := "nobody configured it, and the engine does not tell it", ""
 	if err != nil {
-		why = "nobody configured it: " + err.Error()
+		why, again = "nobody configured it: "+err.Error(), "nobody configured it either"
 	}
 	var out incompleteError
-	for _, m := range missing {
+	for i, m := range missing {
+		if i > 0 && again != "" {
+			why = again // the cause is told once
+		}
 		out = append(out, m+": "+why)
 	}
 	return out

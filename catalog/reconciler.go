@@ -132,6 +132,9 @@ func (r *Reconciler) check(source string, desired []fleet.Record) error {
 	taken := map[claim]string{}
 	claims := func(rec fleet.Record) []claim {
 		all := []claim{{"id", rec.ID.String()}, {"name", rec.Name}}
+		if rec.ID == fleet.IDFromName(rec.Name) { // nobody typed it
+			slices.Reverse(all)
+		}
 		if rec.URL != "" {
 			all = append(all, claim{"url", rec.URL})
 		}

@@ -258,6 +258,27 @@ func TestM5_ARepeatedIDNameOrEndpointRefusesTheWholeList(t *testing.T) {
 	}
 }
 
+// An id that was made of the name, or a name of the id, is not what somebody typed.
+func TestAConflictNamesWhatWasTyped(t *testing.T) {
+	for want, pair := range map[string][2]fleet.Record{
+		`name "w" is taken by worker w of the same list`: {{Name: "w", URL: "http://h:1"}, {Name: "w", URL: "http://h:2"}},
+		`id "7" is taken by worker 7 of the same list`:   {{ID: 7, URL: "http://h:1"}, {ID: 7, URL: "http://h:2"}},
+		`id "7" is taken by worker v of the same list`:   {{ID: 7, Name: "v", URL: "http://h:1"}, {ID: 7, Name: "w", URL: "http://h:2"}},
+	} {
+		var list []fleet.Record
+		for _, rec := range pair {
+			norm, err := rec.Normalised()
+			if err != nil {
+				t.Fatal(err)
+			}
+			list = append(list, norm)
+		}
+		if err := newReconciler(newLedger()).Check("file", list); err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
 func TestM6_AWorkerWithAnotherBlockSizeWaitsAndTheOthersServe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedger()
