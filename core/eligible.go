@@ -52,9 +52,14 @@ func (a *attempt) candidates(v *view, p *Partition) error {
 	case out[failedBefore] > 0:
 		return unavailable(CodeNoCandidates, "no other worker of model %q is ready", p.key.Model)
 	}
-	e := a.nobodyReady(v, p.key.Model, &out)
-	if ejected {
+	var e *Error
+	switch {
+	case pinned != nil:
+		e = a.pinnedNotReady(pinned)
+	case ejected:
 		e = unavailable(CodeWorkersEjected, "the workers of model %q are ejected", p.key.Model)
+	default:
+		e = a.nobodyReady(v, p.key.Model, &out)
 	}
 	e.Err = a.unready(v, pinned)
 	return e

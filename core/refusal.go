@@ -83,6 +83,23 @@ func (p *Partition) gaveUp(ctx context.Context, a *attempt) error {
 	return err
 }
 
+// pinnedNotReady says why the pinned worker may not serve a request.
+func (a *attempt) pinnedNotReady(m *member) *Error {
+	code, field, why := CodeNoWorkers, "pin", "is "+string(m.lifecycle)
+	switch {
+	case m.lifecycle == Ejected:
+		code = CodeWorkersEjected
+	case m.lifecycle != Ready:
+	case !a.placed.serves(m, a.req.Adapter):
+		why = fmt.Sprintf("has not loaded adapter %q", clip(a.req.Adapter, 80))
+	default:
+		field, why = "constraints", "does not have what the request requires"
+	}
+	e := unavailable(code, "pinned worker %s %s", a.req.Pin, why)
+	e.Field = field
+	return e
+}
+
 // nobodyReady says why no worker may serve a request; out counts the ready ranks by
 // what stands against them.
 func (a *attempt) nobodyReady(v *view, model string, out *[standings]int) *Error {
@@ -100,7 +117,7 @@ func (a *attempt) nobodyReady(v *view, model string, out *[standings]int) *Error
 		return ruledOut("constraints", "none of those that are ready and allowed has what it requires")
 	case out[unsuited] > 0 && adapter == "":
 		return ruledOut("constraints", "none of those that are ready has what it requires")
-	case out[notAllowed] > 0 && a.req.Pin == nil:
+	case out[notAllowed] > 0:
 		return ruledOut("allow", "none of those that are ready is in the allow-set")
 	}
 	return unavailable(CodeNoWorkers, "no worker of model %q is ready for this request", model)

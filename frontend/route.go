@@ -72,7 +72,7 @@ func (s *Server) noOther(x *exchange, last, err error) error {
 // know. What the request itself rules out is its caller's affair.
 func (s *Server) nobodyReady(x *exchange, err error) {
 	e, ok := errors.AsType[*core.Error](err)
-	if !ok || e.Field != "" || e.Code != core.CodeNoWorkers && e.Code != core.CodeWorkersEjected {
+	if !ok || e.Code != core.CodeNoWorkers && e.Code != core.CodeWorkersEjected || e.Field != "" && e.Err == nil {
 		return
 	}
 	why := err
