@@ -52,7 +52,7 @@ func (m *machine) probe(r *Config, now time.Time, a answer) {
 	if a.result != resultSuccess {
 		m.succeeded = 0
 		m.failed++
-		m.last = a.reason(r.Timeout)
+		m.last = a.reason(r)
 		m.down = m.down || m.joined && m.failed >= r.Failures
 		return
 	}

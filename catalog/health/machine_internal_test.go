@@ -174,10 +174,10 @@ func TestReasons(t *testing.T) {
 		{answer{result: resultRefused}, "health_refused"},
 		{answer{result: resultUnreachable}, "health_unreachable"},
 		{answer{result: resultBroken}, "health_broken"},
-		{answer{resultStatus, 503}, "health_status: 503"},
+		{answer{resultStatus, 503}, "health_status: 503 from /v1/ready"},
 		{answer{}, ""},
 	} {
-		if got := c.answer.reason(2 * time.Second); got != c.want {
+		if got := c.answer.reason(&Config{Timeout: 2 * time.Second, Path: "/v1/ready"}); got != c.want {
 			t.Errorf("reason of %v is %q, want %q", c.answer, got, c.want)
 		}
 	}

@@ -46,9 +46,9 @@ func TestMaxEjectedBoundsWhoIsOut(t *testing.T) {
 			out, kept := 0, 0
 			for _, v := range w.Workers() {
 				switch {
-				case v.Lifecycle == core.Ejected && cmp.Equal(v.Reasons, []string{"health_status: 503"}):
+				case v.Lifecycle == core.Ejected && cmp.Equal(v.Reasons, []string{"health_status: 503 from /health"}):
 					out++
-				case v.Lifecycle == core.Ready && cmp.Equal(v.Reasons, []string{"health: health_status: 503 (kept: max_ejected)"}):
+				case v.Lifecycle == core.Ready && cmp.Equal(v.Reasons, []string{"health: health_status: 503 from /health (kept: max_ejected)"}):
 					kept++
 				}
 			}

@@ -47,10 +47,10 @@ type answer struct {
 }
 
 // reason says in stable words why the probe was no success.
-func (a answer) reason(timeout time.Duration) string {
+func (a answer) reason(r *Config) string {
 	switch a.result {
 	case resultTimeout:
-		return wordTimeout + ": no answer within " + short(timeout)
+		return wordTimeout + ": no answer within " + short(r.Timeout)
 	case resultRefused:
 		return wordRefused
 	case resultUnreachable:
@@ -58,7 +58,7 @@ func (a answer) reason(timeout time.Duration) string {
 	case resultBroken:
 		return wordBroken
 	case resultStatus:
-		return wordStatus + ": " + strconv.Itoa(a.status)
+		return wordStatus + ": " + strconv.Itoa(a.status) + " from " + r.Path
 	}
 	return ""
 }
