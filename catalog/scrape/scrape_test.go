@@ -21,6 +21,7 @@ import (
 	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/core/load"
 	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/internal/testkit"
 	"github.com/routerd/routerd/sim"
 	"github.com/routerd/routerd/sim/simtest"
 )
@@ -301,19 +302,50 @@ func TestIdleConnectionsHaveNoGoroutines(t *testing.T) {
 }
 
 func TestOnlyWorkersThatCanBeAskedAre(t *testing.T) {
-	e := newEngine(t, fixture(t, "metrics_vllm_0_33.txt"), fixture(t, "models_vllm.json"))
-	nowhere := record(2, "")
-	workers := listOf(record(1, e.URL), nowhere)
-	workers.setLifecycle(core.Incomplete)
-	s := scrape.New(quick(), workers, discard())
-	start(t, s)
-	workers.setLifecycle(core.Draining)
-	until(t, "a draining one has a report", known(s, w1))
-	workers.setLifecycle(core.Ejected)
-	asked := e.asked.Load()
-	until(t, "an ejected one is asked", func() bool { return e.asked.Load() > asked+1 })
-	workers.setLifecycle(core.Incomplete)
-	until(t, "an incomplete one has none", func() bool { return !known(s, w1)() })
+	for name, c := range map[string]struct {
+		lifecycle core.Lifecycle
+		change    func(*fleet.Record)
+		asked     bool
+	}{
+		"ready":          {core.Ready, func(*fleet.Record) {}, true},
+		"draining":       {core.Draining, func(*fleet.Record) {}, true},
+		"ejected":        {core.Ejected, func(*fleet.Record) {}, true},
+		"incomplete":     {core.Incomplete, func(*fleet.Record) {}, false},
+		"nowhere":        {core.Ready, func(r *fleet.Record) { r.URL = "" }, false},
+		"without a rank": {core.Ready, func(r *fleet.Record) { r.DPSize = 0 }, false},
+		"unwatched":      {core.Ready, func(r *fleet.Record) { r.NoHealthCheck = true }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e, log := newPipeEngine(plain, cards()), new(testkit.Log)
+				rec := record(1, "http://w1:1")
+				c.change(&rec)
+				workers := listOf(rec, record(2, "http://w2:1"))
+				workers.setLifecycle(c.lifecycle)
+				s := scrape.New(scrape.DefaultConfig(), workers, slog.New(slog.NewTextHandler(log, nil)))
+				s.SetDial(e.dial)
+				defer start(t, s)()
+				asks := func(when string, want bool) {
+					t.Helper()
+					before := e.count("w1:1")
+					wait(time.Minute)
+					if n := e.count("w1:1") - before; (n > 0) != want {
+						t.Errorf("%s it is asked %d times", when, n)
+					}
+				}
+				asks("as it comes", c.asked)
+				workers.set(record(1, "http://w1:1"))
+				asks("when it serves", true)
+				workers.set(rec)
+				workers.setLifecycle(c.lifecycle)
+				wait(time.Second)
+				asks("when it does so no more", c.asked)
+				if n := e.count("/metrics") + e.count("/v1/models") - e.count("w1:1") - e.count("w2:1"); n != 0 || log.Count("level=WARN") > 0 {
+					t.Errorf("somebody else is asked %d times\n%s", n, log)
+				}
+			})
+		})
+	}
 }
 
 func TestTheListIsReadWhenItHasChanged(t *testing.T) {
