@@ -10,6 +10,7 @@ import (
 
 	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/internal/backoff"
 )
 
 // finish prepares the partition of some attempts with no lock held and commits the
@@ -194,7 +195,7 @@ func (r *Reconciler) settle(a *attempt, lifecycle core.Lifecycle, reasons, faile
 		return was, changed
 	}
 	e.failures++
-	e.retryAt = now.Add(pause(e.failures))
+	e.retryAt = now.Add(backoff.Pause(firstPause, lastPause, e.failures))
 	if a.err != nil && e.facts != nil {
 		e.askAt = e.retryAt // what it told may be what is wrong
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/internal/backoff"
 )
 
 // maxBrings bounds how many lists of one source are brought at once. What a
@@ -103,19 +104,10 @@ func (f *follower) watch(ctx context.Context) {
 		if time.Since(began) >= f.cfg.RetryMost {
 			failures = 1 // it stood for a while: this is another loss
 		}
-		if !sleep(ctx, f.pause(failures)) {
+		if !sleep(ctx, backoff.Pause(f.cfg.RetryFirst, f.cfg.RetryMost, failures)) {
 			return
 		}
 	}
-}
-
-// pause is how long to wait after so many losses in a row.
-func (f *follower) pause(failures int) time.Duration {
-	d := f.cfg.RetryMost
-	if failures <= 32 {
-		d = min(f.cfg.RetryFirst<<(failures-1), d)
-	}
-	return d - rand.N(d/5+1)
 }
 
 // give takes a list that Watch hands over.

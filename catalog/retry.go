@@ -2,12 +2,12 @@ package catalog
 
 import (
 	"context"
-	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/internal/backoff"
 )
 
 const (
@@ -26,18 +26,6 @@ func (r *Reconciler) askEvery() time.Duration {
 	return max(leastAsk, time.Duration(len(r.entries))*askShare)
 }
 
-// pause is how long to wait after so many failures in a row: doubling up to
-// 5 s, less up to a fifth, so that many workers do not retry at once.
-func pause(failures int) time.Duration { return pauseUpTo(lastPause, failures) }
-
-func pauseUpTo(most time.Duration, failures int) time.Duration {
-	d := most
-	if failures < 16 {
-		d = min(firstPause<<max(failures-1, 0), most)
-	}
-	return d - time.Duration(rand.Int64N(int64(d)/5))
-}
-
 // askLater plans when the engine is asked next. A worker of which nobody watches the
 // health is asked only for what it cannot do without. mu must be held.
 func (r *Reconciler) askLater(e *entry, a *attempt, now time.Time) {
@@ -48,10 +36,10 @@ func (r *Reconciler) askLater(e *entry, a *attempt, now time.Time) {
 		e.askAt = now
 	case a.asked && a.facts == a.was:
 		e.silences++
-		e.askAt = now.Add(pauseUpTo(r.askEvery(), e.silences))
+		e.askAt = now.Add(backoff.Pause(firstPause, r.askEvery(), e.silences))
 	case a.asked:
 		e.silences = 0
-		e.askAt = now.Add(pauseUpTo(r.askEvery(), 16))
+		e.askAt = now.Add(backoff.Pause(r.askEvery(), r.askEvery(), 1))
 	}
 }
 

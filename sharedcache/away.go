@@ -2,8 +2,9 @@ package sharedcache
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
+
+	"github.com/routerd/routerd/internal/backoff"
 )
 
 const (
@@ -36,7 +37,7 @@ func (c *Client) Run(ctx context.Context) error {
 
 // waitFor returns true once the server has answered, false when ctx has ended.
 func (c *Client) waitFor(ctx context.Context) bool {
-	timer := time.NewTimer(pause(c.failures.Add(1)))
+	timer := time.NewTimer(backoff.Pause(firstPause, lastPause, int(c.failures.Add(1))))
 	defer timer.Stop()
 	for {
 		select {
@@ -47,7 +48,7 @@ func (c *Client) waitFor(ctx context.Context) bool {
 		if c.answers(ctx) {
 			return true
 		}
-		timer.Reset(pause(c.failures.Add(1)))
+		timer.Reset(backoff.Pause(firstPause, lastPause, int(c.failures.Add(1))))
 	}
 }
 
@@ -59,14 +60,4 @@ func (c *Client) answers(ctx context.Context) bool {
 	}
 	_, err := c.ask(ctx, c.cfg.Deadline, nil, nil)
 	return err == nil
-}
-
-// pause is how long to wait after so many failures in a row: 100 ms doubling up
-// to 5 s, less up to a fifth, so that many routers do not ask at once.
-func pause(failures int64) time.Duration {
-	d := lastPause
-	if failures < 7 {
-		d = min(firstPause<<max(failures-1, 0), lastPause)
-	}
-	return d - time.Duration(rand.Int64N(int64(d)/5))
 }

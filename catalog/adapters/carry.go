@@ -3,12 +3,12 @@ package adapters
 import (
 	"context"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/routerd/routerd/core/lora"
 	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/internal/backoff"
 )
 
 // plan has the core plan with what the engines told, and sets about it.
@@ -172,7 +172,7 @@ func (k *keeper) ended(ctx context.Context, s *site, c *cell, name string, took 
 	switch {
 	case !k.current(s): // it left meanwhile
 	case err != nil:
-		c.failed(was == loading, err, k.pause(c.failures+1))
+		c.failed(was == loading, err, backoff.Pause(k.pace.firstWait, k.pace.lastWait, c.failures+1))
 		log.Warn("adapter neither loaded nor unloaded; it is tried again", "load", was == loading, "err", err)
 		if !s.asked {
 			k.ask(ctx, s)
@@ -200,13 +200,3 @@ func (c *cell) failed(load bool, err error, wait time.Duration) {
 
 // clear forgets what failed.
 func (c *cell) clear() { c.failures, c.reason, c.retryAt = 0, "", time.Time{} }
-
-// pause is how long to wait after so many failures in a row: doubling up to the
-// last wait, less up to a fifth.
-func (k *keeper) pause(failures int) time.Duration {
-	d := k.pace.lastWait
-	if failures < 16 {
-		d = min(k.pace.firstWait<<max(failures-1, 0), k.pace.lastWait)
-	}
-	return d - time.Duration(rand.Int64N(int64(d)/5+1))
-}

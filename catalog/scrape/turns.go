@@ -5,6 +5,8 @@ import (
 	"context"
 	"math/rand/v2"
 	"time"
+
+	"github.com/routerd/routerd/internal/backoff"
 )
 
 // Why two lanes? An engine that hangs holds its place until the time limit. A
@@ -118,7 +120,7 @@ func (k *keeper) ended(a answer) {
 
 // pause is how long an engine is left alone that failed so many times in a row.
 func pause(interval time.Duration, failures int) time.Duration {
-	return max(interval, min(interval<<max(min(failures-1, 10), 0), lastPause))
+	return backoff.Doubled(interval, max(interval, lastPause), failures)
 }
 
 // tell logs that an engine is asked with another result than before.

@@ -2,6 +2,8 @@ package stream
 
 import (
 	"time"
+
+	"github.com/routerd/routerd/internal/backoff"
 )
 
 // maxAttempts bounds the failed replays in a row, whatever they bring.
@@ -31,7 +33,7 @@ func (s *Stream) askRestart(now time.Time) {
 		s.restarts = 0
 	}
 	s.restarts++
-	s.calmAt = now.Add(backoff(s.cfg, s.restarts))
+	s.calmAt = now.Add(backoff.Doubled(s.cfg.RetryMin, s.cfg.RetryMax, s.restarts))
 	s.ask(restart, 0, now)
 }
 
@@ -202,7 +204,7 @@ func (s *Stream) done(now time.Time) {
 	if was == repair || !s.missing {
 		s.endRepair()
 	} else {
-		s.retryAt = now.Add(backoff(s.cfg, s.tries)) // passed over before this replay
+		s.retryAt = now.Add(backoff.Doubled(s.cfg.RetryMin, s.cfg.RetryMax, s.tries)) // passed over before this replay
 	}
 	s.flush(was, now)
 }
@@ -239,7 +241,7 @@ func (s *Stream) fail(why Result, now time.Time) {
 	if late || why == TooLarge || s.tries >= s.cfg.Tries || s.attempts >= maxAttempts {
 		s.giveUp(why)
 	} else {
-		s.retryAt = now.Add(backoff(s.cfg, s.tries))
+		s.retryAt = now.Add(backoff.Doubled(s.cfg.RetryMin, s.cfg.RetryMax, s.tries))
 	}
 	s.passing = true
 	s.flush(was, now)
@@ -260,16 +262,6 @@ func (s *Stream) giveUp(why Result) {
 	s.suspect = false
 	s.endRepair()
 	s.lose(s.last, why.String())
-}
-
-func backoff(cfg Config, tries int) time.Duration {
-	d := cfg.RetryMin
-	for range tries - 1 {
-		if d *= 2; d >= cfg.RetryMax {
-			return cfg.RetryMax
-		}
-	}
-	return d
 }
 
 // retry asks again for what is missing.

@@ -56,6 +56,8 @@ var Layers = []Row{
 	// remote reads a primary over the network.
 	{Component: "indexer/remote", Repo: []string{"indexer", "fleet", "kvcache"}},
 
+	// How long to wait after failures.
+	{Component: "internal/backoff", Repo: none, ThirdParty: none},
 	// What adapters that keep something need below them: files that survive a crash.
 	{Component: "internal/durable", Repo: none, ThirdParty: none},
 	// What surfaces that speak JSON need below them: the form of our own APIs, and
@@ -68,11 +70,11 @@ var Layers = []Row{
 
 	// Adapters: they implement what is declared below them.
 	{Component: "host", Repo: append([]string{"core", "internal/durable"}, vocabulary...)},
-	{Component: "catalog", Repo: append([]string{"core", "internal/durable"}, vocabulary...)},
-	{Component: "ingress", Repo: []string{"indexer", "fleet", "kvcache"}},
+	{Component: "catalog", Repo: append([]string{"core", "internal/backoff", "internal/durable"}, vocabulary...)},
+	{Component: "ingress", Repo: []string{"indexer", "internal/backoff", "fleet", "kvcache"}},
 	{Component: "replica", Repo: append([]string{"core"}, vocabulary...)},
 	{Component: "prompt", Repo: append([]string{"core"}, vocabulary...)},
-	{Component: "sharedcache", Repo: append([]string{"core"}, vocabulary...)},
+	{Component: "sharedcache", Repo: append([]string{"core", "internal/backoff"}, vocabulary...)},
 	{Component: "upstream", Repo: []string{"fleet"}},
 	{Component: "clientwatch"},
 
