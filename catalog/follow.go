@@ -34,13 +34,6 @@ func DefaultFollowConfig() FollowConfig {
 }
 
 // Follow makes what the source wants the Reconciler's until ctx ends, then waits
-// for what it began and returns nil. It is Sources.Follow for one source whose
-// status nobody reads.
-func Follow(ctx context.Context, r *Reconciler, src Source, cfg FollowConfig, log *slog.Logger) error {
-	return NewSources(r, log).Follow(ctx, src, cfg)
-}
-
-// Follow makes what the source wants the Reconciler's until ctx ends, then waits
 // for what it began and returns nil. It returns an error at once for a source whose
 // name is followed already.
 //

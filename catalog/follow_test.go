@@ -330,7 +330,7 @@ func TestASilentEngineDelaysNoListOfItsSource(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() {
-			ended <- catalog.Follow(ctx, r, p, catalog.DefaultFollowConfig(), slog.New(slog.DiscardHandler))
+			ended <- catalog.NewSources(r, slog.New(slog.DiscardHandler)).Follow(ctx, p, catalog.DefaultFollowConfig())
 		}()
 		synctest.Wait()
 		p.set(record(t, 1, unsized), record(t, 2))

@@ -165,7 +165,7 @@ func TestASuccessIsNewsOnlyAfterAFailure(t *testing.T) {
 			want    bool
 		}{{fleet.Success, false}, {fleet.Timeout, true}, {fleet.Success, false}} {
 			if w.monitor.Passive(id("w1"), c.outcome); w.monitor.Suspect(id("w1")) != c.want {
-				t.Errorf("after %s suspect is %v, want %v", c.outcome, !c.want, c.want)
+				t.Errorf("after outcome %d suspect is %v, want %v", c.outcome, !c.want, c.want)
 			}
 		}
 	})

@@ -269,14 +269,24 @@ func TestO6_NoProbeOfARemovedWorker(t *testing.T) {
 	if took := time.Since(removed); took > 2*time.Second {
 		t.Errorf("the probe ended after %v, want within 2s", took)
 	}
-	before := asked.Load()
-	<-time.After(time.Second)
-	if asked.Load() != before {
-		t.Errorf("%d probes after the removal", asked.Load()-before)
+	workers, groups, planned := r.monitor.Watched()
+	for range 1000 {
+		if workers+groups+planned == 0 {
+			break
+		}
+		<-tick.C
+		workers, groups, planned = r.monitor.Watched()
 	}
+	if workers+groups+planned > 0 {
+		t.Errorf("%d workers in %d groups are watched, %d probes planned", workers, groups, planned)
+	}
+	before := asked.Load()
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+	if n := asked.Load() - before; n != 0 {
+		t.Errorf("%d probes after the removal", n)
 	}
 }
 

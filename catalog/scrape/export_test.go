@@ -70,3 +70,13 @@ var Spread = spread
 
 // Pause is pause.
 var Pause = pause
+
+// AgeOf is how old the newest report of a rank is, also when it is too old for
+// Report; ok is false when there never was one.
+func (s *Scraper) AgeOf(w fleet.Worker) (age time.Duration, ok bool) {
+	r := s.table.Load().report(w)
+	if r == nil {
+		return 0, false
+	}
+	return max(time.Since(r.At), 0), true
+}

@@ -82,16 +82,6 @@ func (s *Scraper) Report(w fleet.Worker) (load.Report, bool) {
 	return *r, true
 }
 
-// AgeOf is how old the newest report of a rank is, also when it is too old for
-// Report; ok is false when there never was one.
-func (s *Scraper) AgeOf(w fleet.Worker) (age time.Duration, ok bool) {
-	r := s.table.Load().report(w)
-	if r == nil {
-		return 0, false
-	}
-	return max(time.Since(r.At), 0), true
-}
-
 // Adapters lists, by name, the adapters that the worker's engine has loaded; ok is
 // false as long as it did not tell, and when that was too long ago. The names suit
 // a record of the worker's model. They are what the engine says, those that package
