@@ -96,7 +96,7 @@ func TestAdaptersAreAskedForEveryHalfMinuteAndSoonerWhenTheMetricsNameAnother(t 
 }
 
 func TestAnEngineWithoutMetricsTellsItsAdaptersAllTheSame(t *testing.T) {
-	e := newEngine(t, "nothing\n", fixture(t, "models_sglang.json"))
+	e := newEngine(t, "nothing\n", fixture(t, "openai/models_sglang.json"))
 	s := scrape.New(quick(), listOf(record(1, e.URL)), discard())
 	start(t, s)
 	until(t, "its adapters are known", func() bool { return namesOf(s, 1) == "sql-adapter" })

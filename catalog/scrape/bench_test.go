@@ -26,12 +26,12 @@ func histograms(bytes int) string {
 // BenchmarkReadMetrics reads the metrics of one engine: those that matter alone, and
 // among others.
 func BenchmarkReadMetrics(b *testing.B) {
-	small := fixture(b, "metrics_vllm_0_33.txt")
+	small := fixture(b, "openai/metrics_vllm_0_33.txt")
 	for _, c := range []struct{ name, body string }{
 		{"vllm_0.33", small},
-		{"vllm_0.30_whole", fixture(b, "engines/vllm-0.30.0.txt")},
-		{"vllm_0.9", fixture(b, "metrics_vllm_0_9.txt")},
-		{"sglang", fixture(b, "metrics_sglang.txt")},
+		{"vllm_0.30_whole", fixture(b, "answers/vllm-0.30.0/metrics.txt")},
+		{"vllm_0.9", fixture(b, "openai/metrics_vllm_0_9.txt")},
+		{"sglang", fixture(b, "openai/metrics_sglang.txt")},
 		{"among_64KiB", histograms(64<<10) + small},
 		{"among_1MiB", histograms(1<<20) + small},
 	} {
@@ -74,15 +74,15 @@ func BenchmarkReport(b *testing.B) {
 // included.
 func BenchmarkScrape(b *testing.B) {
 	for _, c := range []struct{ name, body string }{
-		{"vllm_0.30_whole", fixture(b, "engines/vllm-0.30.0.txt")},
-		{"among_1MiB", histograms(1<<20) + fixture(b, "metrics_vllm_0_33.txt")},
+		{"vllm_0.30_whole", fixture(b, "answers/vllm-0.30.0/metrics.txt")},
+		{"among_1MiB", histograms(1<<20) + fixture(b, "openai/metrics_vllm_0_33.txt")},
 	} {
 		b.Run(c.name, func(b *testing.B) { benchmarkScrape(b, c.body) })
 	}
 }
 
 func benchmarkScrape(b *testing.B, body string) {
-	e := newEngine(b, body, fixture(b, "models_vllm.json"))
+	e := newEngine(b, body, fixture(b, "openai/models_vllm.json"))
 	var records []fleet.Record
 	for i := range 100 {
 		records = append(records, record(fleet.WorkerID(1+i), e.URL))

@@ -178,9 +178,10 @@ func (e *engine) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// fixture is one of the answers of engines that package engine keeps.
 func fixture(t testing.TB, name string) string {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join("testdata", name))
+	b, err := os.ReadFile(filepath.Join("..", "engine", "testdata", name))
 	must(t, err)
 	return string(b)
 }

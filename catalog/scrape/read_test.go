@@ -32,16 +32,16 @@ func TestMetricsOfEachEngineBecomeReports(t *testing.T) {
 		change        func(*fleet.Record)
 		want          map[uint32]load.Report
 	}{
-		{"vLLM 0.33", fixture(t, "metrics_vllm_0_33.txt"), nil, map[uint32]load.Report{
+		{"vLLM 0.33", fixture(t, "openai/metrics_vllm_0_33.txt"), nil, map[uint32]load.Report{
 			0: {At: noon, Queued: 7, Running: 3, KVUsed: -1, KVTotal: 20000, KVUsage: 0.42},
 		}},
-		{"vLLM 0.9", fixture(t, "metrics_vllm_0_9.txt"), nil, map[uint32]load.Report{
+		{"vLLM 0.9", fixture(t, "openai/metrics_vllm_0_9.txt"), nil, map[uint32]load.Report{
 			0: {At: noon, Queued: 7, Running: 3, KVUsed: -1, KVTotal: -1, KVUsage: 0.42},
 		}},
-		{"SGLang without a page size", fixture(t, "metrics_sglang.txt"), func(r *fleet.Record) { r.BlockSize = 0 }, map[uint32]load.Report{
+		{"SGLang without a page size", fixture(t, "openai/metrics_sglang.txt"), func(r *fleet.Record) { r.BlockSize = 0 }, map[uint32]load.Report{
 			0: {At: noon, Queued: 7, Running: 3, KVUsed: -1, KVTotal: -1, KVUsage: 0.42},
 		}},
-		{"SGLang with the record's block size", fixture(t, "metrics_sglang.txt"), func(r *fleet.Record) { r.BlockSize = 64 }, map[uint32]load.Report{
+		{"SGLang with the record's block size", fixture(t, "openai/metrics_sglang.txt"), func(r *fleet.Record) { r.BlockSize = 64 }, map[uint32]load.Report{
 			0: {At: noon, Queued: 7, Running: 3, KVUsed: -1, KVTotal: 5000, KVUsage: 0.42},
 		}},
 		{
@@ -160,7 +160,7 @@ func TestMetricsOfEachReleaseAreKnown(t *testing.T) {
 			if release == "sglang-0.4.7" {
 				ranks = 1
 			}
-			got := read(t, fixture(t, "engines/"+release+".txt"), func(r *fleet.Record) { r.DPSize = ranks })
+			got := read(t, fixture(t, "answers/"+release+"/metrics.txt"), func(r *fleet.Record) { r.DPSize = ranks })
 			if diff := cmp.Diff(want, got.Reports); diff != "" {
 				t.Error(diff)
 			}
@@ -230,13 +230,13 @@ vllm:lora_requests_info{max_lora="4",running_lora_adapters="never",waiting_lora_
 	if diff := cmp.Diff([]string{"sql", "chat", "fine"}, got.Lora); diff != "" {
 		t.Error(diff)
 	}
-	if got := read(t, fixture(t, "metrics_vllm_0_33.txt"), nil); fmt.Sprint(got.Lora) != "[sql-adapter chat-adapter]" {
+	if got := read(t, fixture(t, "openai/metrics_vllm_0_33.txt"), nil); fmt.Sprint(got.Lora) != "[sql-adapter chat-adapter]" {
 		t.Errorf("got %v", got.Lora)
 	}
 }
 
 func FuzzMetrics(f *testing.F) {
-	for _, name := range []string{"metrics_vllm_0_33.txt", "metrics_vllm_0_9.txt", "metrics_sglang.txt"} {
+	for _, name := range []string{"openai/metrics_vllm_0_33.txt", "openai/metrics_vllm_0_9.txt", "openai/metrics_sglang.txt"} {
 		f.Add(fixture(f, name), uint8(1))
 	}
 	f.Add("vllm:num_requests_running{engine=\"1\\\"\",} NaN 1\n", uint8(2))

@@ -36,7 +36,7 @@ func known(s *scrape.Scraper, w fleet.Worker) func() bool {
 }
 
 func TestAWorkersMetricsBecomeItsReport(t *testing.T) {
-	e := newEngine(t, fixture(t, "metrics_vllm_0_33.txt"), fixture(t, "models_vllm.json"))
+	e := newEngine(t, fixture(t, "openai/metrics_vllm_0_33.txt"), fixture(t, "openai/models_vllm.json"))
 	s := scrape.New(quick(), listOf(record(1, e.URL)), discard())
 	began := time.Now()
 	start(t, s)
@@ -60,7 +60,7 @@ func TestAWorkersMetricsBecomeItsReport(t *testing.T) {
 			t.Errorf("worker %v has an age", w)
 		}
 	}
-	body := strings.Replace(fixture(t, "metrics_vllm_0_33.txt"), "} 7.0", "} 8.0", 1)
+	body := strings.Replace(fixture(t, "openai/metrics_vllm_0_33.txt"), "} 7.0", "} 8.0", 1)
 	e.metrics.Store(&body)
 	until(t, "the next one is there", func() bool {
 		r, _ := s.Report(w1)
@@ -106,7 +106,7 @@ func TestTheFacesOfSimulatedEnginesAreRead(t *testing.T) {
 }
 
 func TestTensorRTIsAskedForItsPrometheusMetrics(t *testing.T) {
-	e := newEngine(t, "trtllm_num_requests_running 2\n", fixture(t, "models_vllm.json"))
+	e := newEngine(t, "trtllm_num_requests_running 2\n", fixture(t, "openai/models_vllm.json"))
 	e.path = "/prometheus/metrics"
 	r := record(1, e.URL)
 	r.Engine = "trtllm"
@@ -130,7 +130,7 @@ func TestAFailingEngineIsToldOnceAndCounted(t *testing.T) {
 		{"timeout", func(e *engine) { hold := make(chan struct{}); e.hold.Store(&hold) }},
 	} {
 		t.Run(c.result, func(t *testing.T) {
-			e := newEngine(t, fixture(t, "metrics_vllm_0_33.txt"), fixture(t, "models_vllm.json"))
+			e := newEngine(t, fixture(t, "openai/metrics_vllm_0_33.txt"), fixture(t, "openai/models_vllm.json"))
 			log := &journal{}
 			cfg := quick()
 			cfg.Timeout = 400 * time.Millisecond
@@ -257,7 +257,7 @@ func forever(w io.Writer, first, then string) error {
 }
 
 func TestAConnectionIsKeptAndAClosedOneReplaced(t *testing.T) {
-	e := newEngine(t, fixture(t, "metrics_vllm_0_33.txt"), fixture(t, "models_vllm.json"))
+	e := newEngine(t, fixture(t, "openai/metrics_vllm_0_33.txt"), fixture(t, "openai/models_vllm.json"))
 	var dialled int
 	s := scrape.New(quick(), listOf(record(1, e.URL)), discard())
 	dial := dialling(&dialled)
@@ -280,7 +280,7 @@ func TestAConnectionIsKeptAndAClosedOneReplaced(t *testing.T) {
 
 func TestIdleConnectionsHaveNoGoroutines(t *testing.T) {
 	const workers = 150
-	e := newEngine(t, "vllm:num_requests_running 1\n", fixture(t, "models_vllm.json"))
+	e := newEngine(t, "vllm:num_requests_running 1\n", fixture(t, "openai/models_vllm.json"))
 	was := runtime.NumGoroutine()
 	var records []fleet.Record
 	for i := range workers {
