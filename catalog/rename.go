@@ -11,12 +11,16 @@ import (
 // change: where two swap names, neither can have its own before the other. What else has
 // changed comes with their attempts. planning must be held, those that have left must be
 // withdrawn, and the entries sorted by id, as finish locks them.
-func (r *Reconciler) rename(all []*entry) {
-	for _, e := range all {
+func (r *Reconciler) rename(renamed []*entry) {
+	for _, e := range renamed {
 		e.op.Lock()
-		defer e.op.Unlock()
 	}
-	all = slices.DeleteFunc(all, func(e *entry) bool { return e.committed == (fleet.PartitionKey{}) })
+	defer func() {
+		for _, e := range renamed {
+			e.op.Unlock()
+		}
+	}()
+	all := slices.DeleteFunc(slices.Clone(renamed), func(e *entry) bool { return e.committed == (fleet.PartitionKey{}) })
 	if len(all) == 0 {
 		return
 	}
