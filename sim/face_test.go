@@ -48,6 +48,9 @@ func TestAFaceCarriesItsOwnMetrics(t *testing.T) {
 		{sim.FaceLLMD, 1, []string{`vllm:cache_config_info{block_size="4",num_gpu_blocks="8"} 1`, `vllm:num_requests_running{model_name="sim-model"} 0`}, "engine="},
 		{sim.FaceSGLang0510, 1, []string{`sglang:cache_config_info{num_pages="8",page_size="4"} 1`, `sglang:num_running_reqs{dp_rank="0",`}, "vllm:"},
 		{sim.FaceSGLang0523, 1, []string{`sglang:page_size{dp_rank="0",engine_type="unified",model_name="sim-model",pp_rank="0",tp_rank="0"} 4`, `sglang:max_total_num_tokens{`}, "cache_config_info"},
+		{sim.FaceSGLang0510, 2, []string{`sglang:num_running_reqs{dp_rank="0",`, `sglang:num_running_reqs{dp_rank="1",`, `pp_rank="0",tp_rank="1"} 32`}, "page_size{"},
+		{sim.FaceSGLang0523, 2, []string{`sglang:page_size{dp_rank="1",`, `sglang:max_total_num_tokens{dp_rank="0",engine_type="unified",model_name="sim-model",pp_rank="0",tp_rank="0"} 32`}, "vllm:"},
+		{sim.FaceTensorRTLLM, 2, []string{`"kvCacheStats":{"maxNumBlocks":8,"freeNumBlocks":8,"usedNumBlocks":0,"tokensPerBlock":4}`}, "vllm:"},
 		{sim.FaceTensorRTLLM, 1, []string{`"kvCacheStats":{"maxNumBlocks":8,"freeNumBlocks":8,"usedNumBlocks":0,"tokensPerBlock":4}`}, "vllm:"},
 	} {
 		b := startEngine(t, func(s *sim.Config) { s.Face, s.Ranks, s.BlockSize, s.Blocks = c.face, c.ranks, 4, 8 })

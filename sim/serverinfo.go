@@ -97,7 +97,8 @@ func hostPort(endpoint string) (host string, port int) {
 	return host, port
 }
 
-// iterations serves TensorRT-LLM's GET /metrics: JSON with the last iteration.
+// iterations serves TensorRT-LLM's GET /metrics: JSON with the last iteration, that of
+// the first rank.
 func (e *Engine) iterations(x *exchange) {
 	type cacheStats struct {
 		Blocks    int `json:"maxNumBlocks"`
@@ -111,13 +112,10 @@ func (e *Engine) iterations(x *exchange) {
 		Queued int        `json:"numQueuedRequests"`
 		KV     cacheStats `json:"kvCacheStats"`
 	}
-	i := iteration{Iter: 1, KV: cacheStats{Blocks: e.cfg.Blocks, BlockSize: e.cfg.BlockSize}}
-	for _, r := range e.ranks {
-		s := r.state()
-		i.Active += len(s.running)
-		i.Queued += len(s.waiting)
-		i.KV.Used += int(s.usage * float64(e.cfg.Blocks))
-	}
-	i.KV.Free = i.KV.Blocks*e.cfg.Ranks - i.KV.Used
-	x.reply(fasthttp.StatusOK, []iteration{i})
+	s := e.ranks[0].state()
+	used := int(s.usage * float64(e.cfg.Blocks))
+	x.reply(fasthttp.StatusOK, []iteration{{
+		Iter: 1, Active: len(s.running), Queued: len(s.waiting),
+		KV: cacheStats{Blocks: e.cfg.Blocks, Free: e.cfg.Blocks - used, Used: used, BlockSize: e.cfg.BlockSize},
+	}})
 }
