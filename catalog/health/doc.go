@@ -23,7 +23,7 @@
 //	health_refused       nobody listens there
 //	health_unreachable   its name or network is not known
 //	health_broken        the connection broke, or the answer is no HTTP
-//	health_status        the answer's status, which is none of 2xx
+//	health_status        the answer's status, which is none of 2xx, and the path
 //	outlier              that many requests in a row failed
 //	breaker_open         the proxy's breaker is open
 //	health               what would take it out; it is kept, by max_ejected
