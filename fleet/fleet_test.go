@@ -84,6 +84,33 @@ func TestARecordIsFilledWithDefaults(t *testing.T) {
 	}
 }
 
+// A record that leaves the number of its ranks open is told the same of a rank that can be none
+// whether or not it is filled.
+func TestARankThatCanBeNoneIsNamedAlsoWhereRanksAreCounted(t *testing.T) {
+	const at = "tcp://h:1"
+	for name, r := range map[string]fleet.Record{
+		"kv_events=4096":           {KVEvents: map[int]string{0: at, 4096: at}},
+		"kv_events=-1":             {KVEvents: map[int]string{-1: at, 5: at}},
+		"kv_events=3":              {DPStart: 4, KVEvents: map[int]string{3: at, 6: at}},
+		"replay=2":                 {DPStart: 4, KVEvents: map[int]string{4: at}, Replay: map[int]string{2: at}},
+		"dp_start=4096":            {DPStart: 4096, KVEvents: map[int]string{3: at}},
+		"dp_start=-1":              {DPStart: -1},
+		"kv_events.0=tcp://*:5557": {KVEvents: map[int]string{0: "tcp://*:5557"}},
+	} {
+		r.ID = 1
+		_, wish := r.Normalised()
+		_, full := r.Filled()
+		a, is := errors.AsType[*fleet.FieldError](wish)
+		b, are := errors.AsType[*fleet.FieldError](full)
+		if !is || !are || *a != *b || name != a.Field+"="+a.Value {
+			t.Errorf("%s: got %v, filled %v", name, wish, full)
+		}
+	}
+	if r, err := (fleet.Record{ID: 1, DPStart: 4, KVEvents: map[int]string{4095: at}}).Filled(); err != nil || r.DPSize != 4092 {
+		t.Errorf("got %d ranks, %v", r.DPSize, err)
+	}
+}
+
 func TestARecordMayNotKnowItsURLYet(t *testing.T) {
 	got, err := fleet.Record{ID: 1}.Normalised()
 	if err != nil || got.URL != "" {

@@ -104,6 +104,15 @@ func (r Record) Equal(o Record) bool {
 // engine may tell. An error names the first field that is out of range. An empty URL
 // stays.
 func (r Record) Normalised() (Record, error) {
+	r, err := r.normalise()
+	if err != nil {
+		return r, err
+	}
+	return r, r.check()
+}
+
+// normalise is Normalised but for what is out of range.
+func (r Record) normalise() (Record, error) {
 	if r.Name == "" {
 		if r.ID == 0 {
 			return r, &FieldError{Field: "name", Value: "", Allowed: "a name, or an id from 1 to 18446744073709551615"}
@@ -124,14 +133,14 @@ func (r Record) Normalised() (Record, error) {
 		}
 		r.URL = u
 	}
-	return r, r.check()
+	return r, nil
 }
 
 // Filled returns the normalised record with a value in every field that must have one
 // in a worker that serves: model "default", engine vllm, and as many ranks as kv_events
 // and replay name, at least one.
 func (r Record) Filled() (Record, error) {
-	r, err := r.Normalised()
+	r, err := r.normalise()
 	if err != nil {
 		return r, err
 	}
@@ -140,14 +149,24 @@ func (r Record) Filled() (Record, error) {
 		r.Engine = DefaultEngine
 	}
 	if r.DPSize == 0 && r.Asked == "" {
-		r.DPSize = 1
-		for _, urls := range []map[int]string{r.KVEvents, r.Replay} {
-			for rank := range urls {
-				r.DPSize = max(r.DPSize, rank+1-r.DPStart)
-			}
-		}
+		r.DPSize = r.namedRanks()
 	}
 	return r, r.check()
+}
+
+// namedRanks is how many ranks kv_events and replay name, at least one. It is 0, not told,
+// where one of them can be none, which check then says.
+func (r Record) namedRanks() int {
+	n := 1
+	for _, urls := range []map[int]string{r.KVEvents, r.Replay} {
+		for rank := range urls {
+			if rank < r.DPStart || rank >= MaxRanks {
+				return 0
+			}
+			n = max(n, rank+1-r.DPStart)
+		}
+	}
+	return n
 }
 
 // Located refuses a record that does not say where the worker is, for sources
