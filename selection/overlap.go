@@ -29,13 +29,13 @@ func overlapsOf(report *core.OverlapReport) overlapAnswer {
 	out := overlapAnswer{BlockSize: report.BlockSize, NumBlocks: report.Blocks, Workers: make([]rankOverlap, len(report.Ranks)), SharedCache: sharedOf(report)}
 	for i := range report.Ranks {
 		r := &report.Ranks[i]
-		o := r.Overlap
+		device, host, all := held(&r.Overlap)
 		out.Workers[i] = rankOverlap{
-			WorkerID: r.Worker.ID, DpRank: r.Worker.Rank, DeviceBlocks: int(o.Device), HostPinnedBlocks: int(o.Device + o.Host),
-			DiskBlocks: int(o.Device + o.Host + o.Disk + o.Shared), HostPinnedExtensionBlocks: int(o.Host), DiskExtensionBlocks: int(o.Disk + o.Shared),
+			WorkerID: r.Worker.ID, DpRank: r.Worker.Rank, DeviceBlocks: int(device), HostPinnedBlocks: int(host), DiskBlocks: int(all),
+			HostPinnedExtensionBlocks: int(host - device), DiskExtensionBlocks: int(all - host),
 		}
 		if report.SharedAsked && report.SharedErr == nil {
-			beyond := int(kvcache.Beyond(report.Shared, o.Device))
+			beyond := int(kvcache.Beyond(report.Shared, r.Overlap.Device))
 			out.Workers[i].SharedBeyondDeviceBlocks = &beyond
 		}
 	}
@@ -104,10 +104,8 @@ func holdersOf(report *core.OverlapReport) queryAnswer {
 	size := report.BlockSize
 	for i := range report.Ranks {
 		r := &report.Ranks[i]
-		o := r.Overlap
-		gpu := int(o.Device) * size
-		cpu := gpu + int(o.Host)*size
-		disk := cpu + int(o.Disk+o.Shared)*size
+		device, host, all := held(&r.Overlap)
+		gpu, cpu, disk := int(device)*size, int(host)*size, int(all)*size
 		if disk == 0 {
 			continue
 		}

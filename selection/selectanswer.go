@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/routerd/routerd/core"
+	"github.com/routerd/routerd/kvcache"
 )
 
 // The answers of a selection are written by hand: they are the surface's hot path.
@@ -71,17 +72,21 @@ func appendChoice(dst []byte, sel *core.Selection) []byte {
 	return appendTruth(dst, `,"decode_busy":`, d.DecodeBusy)
 }
 
-// mostHeld are the most blocks that a rank of the worker holds, on the device, there or
-// on the host, and anywhere: each may be another rank's.
+// mostHeld are the most blocks that a rank of the worker holds, by where: each may be
+// another rank's.
 func mostHeld(ranks []core.RankOverlap) (device, host, all int64) {
 	for i := range ranks {
-		o := &ranks[i].Overlap
-		onDevice := int64(o.Device)
-		onHost := onDevice + int64(o.Host)
-		device, host = max(device, onDevice), max(host, onHost)
-		all = max(all, onHost+int64(o.Disk)+int64(o.Shared))
+		d, h, a := held(&ranks[i].Overlap)
+		device, host, all = max(device, d), max(host, h), max(all, a)
 	}
 	return device, host, all
+}
+
+// held are the blocks of a prompt on the device, there or on the host, and anywhere.
+func held(o *kvcache.Overlap) (device, host, all int64) {
+	device = int64(o.Device)
+	host = device + int64(o.Host)
+	return device, host, host + int64(o.Disk) + int64(o.Shared)
 }
 
 func appendWorkerLoad(dst []byte, d *core.Detail) []byte {
