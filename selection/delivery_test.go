@@ -116,14 +116,11 @@ func (l *tape) check(t *testing.T, s *site) {
 
 const aBooking = `{"token_ids":[1,2,3,4,5,6,7,8,9]}`
 
-func TestR3_ABookingOfACallerThatGoesIsReleasedUnlessItsAnswerWasWritten(t *testing.T) {
-	const calls, within = 200, 5 * time.Millisecond
-	w := two(t, options{})
-	var l *tape
-	s := newSite(t, w, siteOptions{listener: func(ln net.Listener) net.Listener { l = &tape{Listener: ln}; return l }})
-	rng := rand.New(rand.NewPCG(1, 2))
+// hangUp has callers that all come at once and go within a time, with or without a reset.
+func (s *site) hangUp(t *testing.T, rng *rand.Rand, calls int, within time.Duration, ask func(i int) string) {
+	t.Helper()
 	var all sync.WaitGroup
-	for range calls {
+	for i := range calls {
 		after, reset := time.Duration(rng.Int64N(int64(within))), rng.IntN(2) == 0
 		all.Go(func() {
 			c, err := net.Dial("tcp", s.addr)
@@ -131,7 +128,7 @@ func TestR3_ABookingOfACallerThatGoesIsReleasedUnlessItsAnswerWasWritten(t *test
 				t.Error(err)
 				return
 			}
-			_, err = io.WriteString(c, request("POST", "/select_and_reserve", aBooking))
+			_, err = io.WriteString(c, ask(i))
 			<-time.After(after)
 			if reset {
 				err = errors.Join(err, c.(*net.TCPConn).SetLinger(0))
@@ -142,6 +139,14 @@ func TestR3_ABookingOfACallerThatGoesIsReleasedUnlessItsAnswerWasWritten(t *test
 		})
 	}
 	all.Wait()
+}
+
+func TestR3_ABookingOfACallerThatGoesIsReleasedUnlessItsAnswerWasWritten(t *testing.T) {
+	const calls, within = 200, 5 * time.Millisecond
+	w := two(t, options{})
+	var l *tape
+	s := newSite(t, w, siteOptions{listener: func(ln net.Listener) net.Listener { l = &tape{Listener: ln}; return l }})
+	s.hangUp(t, rand.New(rand.NewPCG(1, 2)), calls, within, func(int) string { return request("POST", "/select_and_reserve", aBooking) })
 	until(t, "every call has come", func() bool { return l.accepted() == calls })
 	until(t, "every call has ended", func() bool { return s.gauge(t, "routerd_selection_service_connections") == 0 })
 	l.check(t, s)

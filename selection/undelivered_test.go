@@ -3,12 +3,10 @@ package selection_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
-	"sync"
 	"testing"
 	"time"
 
@@ -45,27 +43,7 @@ func TestR3_AReservationOfACallerThatGoesIsReleasedUnlessItsAnswerWasWritten(t *
 				s.selects(t, form, fmt.Sprint(i))
 			}
 			before := l.accepted()
-			rng := rand.New(rand.NewPCG(3, 4))
-			var all sync.WaitGroup
-			for i := range calls {
-				after, reset := time.Duration(rng.Int64N(int64(within))), rng.IntN(2) == 0
-				all.Go(func() {
-					c, err := net.Dial("tcp", s.addr)
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					_, err = io.WriteString(c, request("POST", "/reservations", body(fmt.Sprint(i))))
-					<-time.After(after)
-					if reset {
-						err = errors.Join(err, c.(*net.TCPConn).SetLinger(0))
-					}
-					if err = errors.Join(err, c.Close()); err != nil {
-						t.Error(err)
-					}
-				})
-			}
-			all.Wait()
+			s.hangUp(t, rand.New(rand.NewPCG(3, 4)), calls, within, func(i int) string { return request("POST", "/reservations", body(fmt.Sprint(i))) })
 			until(t, "every call has come", func() bool { return l.accepted() >= before+calls })
 			s.http.CloseIdleConnections()
 			until(t, "every call has ended", func() bool { return s.gauge(t, "routerd_selection_service_connections") == 0 })

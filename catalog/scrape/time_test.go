@@ -222,48 +222,33 @@ func TestE3_SilentEnginesCostNoOthersReport(t *testing.T) {
 	})
 }
 
-// TestFiveThousandWorkersAreAskedOnceASecond has engines that take 3 ms to answer.
 func TestFiveThousandWorkersAreAskedOnceASecond(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const workers = 5000
-		e := newPipeEngine(plain, cards())
-		e.delay = 3 * time.Millisecond
-		var records []fleet.Record
-		for i := range workers {
-			records = append(records, record(fleet.WorkerID(1+i), fmt.Sprintf("http://w%d:1", 1+i)))
-		}
-		s := scrape.New(scrape.DefaultConfig(), listOf(records...), discard())
-		s.SetDial(e.dial)
-		defer start(t, s)()
-		wait(4 * time.Second)
-		for i := range workers {
-			if age, ok := s.AgeOf(fleet.Worker{ID: fleet.WorkerID(1 + i)}); !ok || age > 1300*time.Millisecond {
-				t.Fatalf("worker %d: age %v, %v", 1+i, age, ok)
-			}
-		}
-		if most := e.atOnce(); most > 64 {
-			t.Errorf("%d asked at once", most)
-		}
-	})
+	allAskedInTime(t, 5000, 3*time.Millisecond, 4*time.Second, 1300*time.Millisecond)
 }
 
-// TestSlowEnginesKeepTheirReports has all engines take longer than a prompt one
-// may.
 func TestSlowEnginesKeepTheirReports(t *testing.T) {
+	const slow = 500 * time.Millisecond // more than a prompt one may take
+	allAskedInTime(t, 100, slow, 20*time.Second, 3*time.Second)
+}
+
+// allAskedInTime has engines that take delay to answer, and looks after a while whether
+// each has a report that is young enough.
+func allAskedInTime(t *testing.T, workers int, delay, after, age time.Duration) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		e := newPipeEngine(plain, cards())
-		e.delay = 500 * time.Millisecond
+		e.delay = delay
 		var records []fleet.Record
-		for i := range 100 {
+		for i := range workers {
 			records = append(records, record(fleet.WorkerID(1+i), fmt.Sprintf("http://w%d:1", 1+i)))
 		}
 		s := scrape.New(scrape.DefaultConfig(), listOf(records...), discard())
 		s.SetDial(e.dial)
 		defer start(t, s)()
-		wait(20 * time.Second)
-		for i := range records {
-			if age, ok := s.AgeOf(fleet.Worker{ID: fleet.WorkerID(1 + i)}); !ok || age > 3*time.Second {
-				t.Fatalf("worker %d: age %v, %v", 1+i, age, ok)
+		wait(after)
+		for i := range workers {
+			if got, ok := s.AgeOf(fleet.Worker{ID: fleet.WorkerID(1 + i)}); !ok || got > age {
+				t.Fatalf("worker %d: age %v, %v", 1+i, got, ok)
 			}
 		}
 		if most := e.atOnce(); most > 64 {

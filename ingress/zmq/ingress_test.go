@@ -36,9 +36,16 @@ func start(t *testing.T, cfg zmq.Config) *zmq.DirectIngress {
 	t.Helper()
 	in, err := zmq.New(cfg, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	must(t, err)
+	keepRunning(t, in.Run)
+	return in
+}
+
+// keepRunning runs something until the test ends.
+func keepRunning(t *testing.T, run func(context.Context) error) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- in.Run(ctx) }()
+	go func() { ended <- run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
 		select {
@@ -48,7 +55,6 @@ func start(t *testing.T, cfg zmq.Config) *zmq.DirectIngress {
 			t.Error("Run does not end")
 		}
 	})
-	return in
 }
 
 // listen registers worker w1 at a publisher and waits until it has joined.

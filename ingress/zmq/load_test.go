@@ -92,18 +92,7 @@ func loads(t *testing.T, h *heard, change ...func(*zmq.LoadListener)) (*zmq.Load
 	for _, f := range change {
 		f(l)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- l.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		select {
-		case err := <-ended:
-			must(t, err)
-		case <-time.After(patience):
-			t.Error("Run does not end")
-		}
-	})
+	keepRunning(t, l.Run)
 	return l, reg
 }
 
