@@ -35,7 +35,8 @@ func outcomeOf(err error) Outcome {
 func (t *Tokenizer) ask(ctx context.Context, key fleet.PartitionKey, in Input) ([]uint32, error) {
 	ctx, cancel := context.WithTimeout(ctx, t.cfg.CallTimeout)
 	defer cancel()
-	slots := t.slotsOf(key)
+	slots := t.enterSlots(key)
+	defer t.leaveSlots(key, slots)
 	if err := slots.Acquire(ctx, 1); err != nil {
 		return nil, fmt.Errorf("wait for a tokenising slot of %s: %w", key, err)
 	}
@@ -111,15 +112,31 @@ func (t *Tokenizer) refuse(name string) {
 	t.refusing[name] = now.Add(refusalHolds)
 }
 
-func (t *Tokenizer) slotsOf(key fleet.PartitionKey) *semaphore.Weighted {
+// slots bound the calls of a partition. They are there while somebody has them or waits
+// for one.
+type slots struct {
+	*semaphore.Weighted
+	users int // guarded by the Tokenizer's mu
+}
+
+func (t *Tokenizer) enterSlots(key fleet.PartitionKey) *slots {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.slots[key]
 	if s == nil {
-		s = semaphore.NewWeighted(t.cfg.Parallel)
+		s = &slots{Weighted: semaphore.NewWeighted(t.cfg.Parallel)}
 		t.slots[key] = s
 	}
+	s.users++
 	return s
+}
+
+func (t *Tokenizer) leaveSlots(key fleet.PartitionKey, s *slots) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s.users--; s.users == 0 {
+		delete(t.slots, key)
+	}
 }
 
 func quoted(s string) []byte {

@@ -19,7 +19,6 @@ import (
 
 	"github.com/maypok86/otter/v2"
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/routerd/routerd/fleet"
 )
@@ -94,7 +93,7 @@ type Tokenizer struct {
 
 	mu       sync.Mutex
 	closed   bool
-	slots    map[fleet.PartitionKey]*semaphore.Weighted
+	slots    map[fleet.PartitionKey]*slots
 	refusing map[string]time.Time // workers by name whose /tokenize refuses messages → when that is asked again
 }
 
@@ -115,7 +114,7 @@ func New(cfg Config, workers Workers, poster Poster, reg prometheus.Registerer) 
 	running, stop := context.WithCancel(context.Background())
 	return &Tokenizer{
 		cfg: cfg, workers: workers, poster: poster, cache: cache, metrics: newMetrics(reg), running: running, stop: stop,
-		slots: map[fleet.PartitionKey]*semaphore.Weighted{}, refusing: map[string]time.Time{},
+		slots: map[fleet.PartitionKey]*slots{}, refusing: map[string]time.Time{},
 	}, nil
 }
 

@@ -256,8 +256,14 @@ func TestAtMostTheConfiguredCallsRunAtOnce(t *testing.T) {
 		t.Error("a third call ran beside two")
 	case <-time.After(50 * time.Millisecond):
 	}
+	if n := tok.Partitions(); n != 1 {
+		t.Errorf("calls of %d partitions", n)
+	}
 	close(e.hold)
 	all.Wait()
+	if n := tok.Partitions(); n != 0 {
+		t.Errorf("%d partitions are known though nobody asks", n)
+	}
 }
 
 func TestCloseEndsCallsAndLaterOnesFail(t *testing.T) {
