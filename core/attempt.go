@@ -77,8 +77,11 @@ type attempt struct {
 	turn       *turn
 }
 
-// take returns an attempt from the partition's pool.
+// take returns an attempt from the partition's pool; nil when that was forgotten.
 func (p *Partition) take() *attempt {
+	if p.attempting.Add(1) < 0 {
+		return nil
+	}
 	if a, ok := p.attempts.Get().(*attempt); ok {
 		return a
 	}
@@ -96,6 +99,7 @@ func (p *Partition) give(a *attempt) {
 	a.table.Overrides = nil
 	a.decision.Fault = nil
 	p.attempts.Put(a)
+	p.attempting.Add(-1)
 }
 
 // begin takes over a request: lengths, hashes, seed.

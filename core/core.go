@@ -93,6 +93,8 @@ type SelectionCore struct {
 	index    KvIndexSource
 	log      *slog.Logger
 
+	forgetters []Forgetter
+
 	seed      atomic.Pointer[uint64] // nil draws at random
 	turnLimit atomic.Int64           // ns
 	overload  atomic.Pointer[load.Overload]
@@ -129,7 +131,7 @@ func New(cfg Config, host SelectionHost, policies SelectionPolicySource, index K
 	c := &SelectionCore{
 		cfg: cfg, host: host, policies: policies, index: index, log: log,
 		pending: reserve.NewPending[*chosen](cfg.Pending), decisions: newDecisionLog(&cfg), failures: newSampler(1),
-		ended:     make(chan struct{}),
+		ended: make(chan struct{}), forgetters: forgettersOf(index, policies, host.Telemetry),
 		preparing: map[fleet.PartitionKey]chan struct{}{},
 		prepared:  map[fleet.PartitionKey]*Partition{},
 	}

@@ -62,7 +62,8 @@ func (d *directory) ordered() []*Partition {
 
 // ResolveModel finds the partition that serves a model name in a group (empty
 // for the default one): a base model, or an adapter that a worker lists, which
-// is then returned too. ok is false for a name that was never registered.
+// is then returned too. ok is false for a name that was never registered or is
+// forgotten.
 func (c *SelectionCore) ResolveModel(name, group string) (key fleet.PartitionKey, adapter string, ok bool) {
 	d := c.directory.Load()
 	key = fleet.PartitionKey{Model: name, Group: group}.Normalised()
@@ -85,7 +86,8 @@ type ModelCard struct {
 }
 
 // Models lists the base models and adapters of a group (empty for the default
-// one) by id. A model that has lost all its workers stays in the list.
+// one) by id. A model that has lost all its workers stays in the list until it is
+// forgotten.
 func (c *SelectionCore) Models(group string) []ModelCard {
 	d := c.directory.Load()
 	group = fleet.PartitionKey{Group: group}.Normalised().Group

@@ -5,7 +5,7 @@
 // candidate table, the optimistic commit, projected load, reservations and decision
 // records. It is a deterministic library: no network, no files, no Wasm, no metrics,
 // no goroutine of its own. It reads the time but keeps none: what waits for time
-// alone to pass is done by Tick, which the program around it calls.
+// alone to pass is done by Tick and Forget, which the program around it calls.
 //
 // A decision reads an immutable view and a copy of the loads, runs the policy
 // with no lock held and commits under the partition's lock if the chosen rank's

@@ -31,7 +31,10 @@ type Factories struct {
 	Registry SelectionPolicySource
 }
 
-var _ SelectionPolicySource = (*Factories)(nil)
+var (
+	_ SelectionPolicySource = (*Factories)(nil)
+	_ Forgetter             = (*Factories)(nil)
+)
 
 // Resolve implements SelectionPolicySource. The factory is called each time that a
 // partition is prepared, at a class's first request and when the rules are
@@ -46,6 +49,13 @@ func (f *Factories) Resolve(key fleet.PartitionKey, class string) (*policy.Handl
 		return nil, fmt.Errorf("resolve policy for %s, class %q: %w", key, clip(class, 80), ErrNoPolicy)
 	}
 	return f.Registry.Resolve(key, class)
+}
+
+// Forget implements Forgetter.
+func (f *Factories) Forget(key fleet.PartitionKey) {
+	for _, r := range forgettersOf(f.Registry) {
+		r.Forget(key)
+	}
 }
 
 func matches(rule, value string) bool { return rule == "" || rule == value }

@@ -130,12 +130,10 @@ func (c *SelectionCore) lookAt(q *Lookup) (*Partition, *attempt, error) {
 	if err := req.check(); err != nil {
 		return nil, nil, err
 	}
-	key := q.Partition.Normalised()
-	p := c.directory.Load().partitions[key]
-	if p == nil {
-		return nil, nil, noModel(key)
+	p, a, err := c.enter(q.Partition.Normalised())
+	if err != nil {
+		return nil, nil, err
 	}
-	a := p.take()
 	a.req = req
 	if err := a.readPrompt(p); err != nil {
 		p.give(a)

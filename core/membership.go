@@ -45,14 +45,15 @@ type Change struct {
 // else; calls for one key wait for each other. A prepared partition is visible
 // to requests from the first Commit that puts a worker into it. A block size
 // that differs from an existing partition's is a *MismatchError; a partition
-// keeps its size when it has lost all its workers.
+// keeps its size when it has lost all its workers. One that has none when it is
+// prepared is not forgotten within the next seconds.
 func (c *SelectionCore) Prepare(ctx context.Context, key fleet.PartitionKey, blockSize int) error {
 	key = key.Normalised()
 	if blockSize < 1 || blockSize > fleet.MaxBlockSize {
 		return &fleet.FieldError{Field: "block_size", Value: strconv.Itoa(blockSize), Allowed: "1 to " + strconv.Itoa(fleet.MaxBlockSize)}
 	}
 	for {
-		p, done, err := c.claimPrepare(ctx, key)
+		p, done, err := c.claimPrepare(ctx, key, blockSize)
 		switch {
 		case err != nil:
 			return err
@@ -71,10 +72,13 @@ func (c *SelectionCore) Prepare(ctx context.Context, key fleet.PartitionKey, blo
 }
 
 // claimPrepare returns the partition, or a channel when the caller is the one
-// to build it, or neither when another built meanwhile.
-func (c *SelectionCore) claimPrepare(ctx context.Context, key fleet.PartitionKey) (*Partition, chan struct{}, error) {
+// to build it, or neither when another built or forgot it meanwhile.
+func (c *SelectionCore) claimPrepare(ctx context.Context, key fleet.PartitionKey, blockSize int) (*Partition, chan struct{}, error) {
 	c.members.Lock()
 	if p := c.known(key); p != nil {
+		if p.blockSize == blockSize {
+			p.preparedAt = time.Now()
+		}
 		c.members.Unlock()
 		return p, nil, nil
 	}
@@ -297,6 +301,7 @@ func applyAll(plans map[fleet.PartitionKey]*plan) []load.Owner {
 		gone := pl.partition.apply(pl.upserts, pl.removals)
 		owners = append(owners, gone...)
 		pl.drops = len(pl.removals) > 0 || len(pl.partition.slotOf) < before
+		pl.partition.emptiedAt = time.Now() // counts only where it is empty
 	}
 	for _, k := range keys {
 		plans[k].partition.mu.Unlock()

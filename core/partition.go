@@ -20,18 +20,23 @@ import (
 )
 
 // Partition is one model in one routing group: its workers, their projected
-// load, its index and which policy decides for it. It stays when it has lost all
-// its workers. Safe for concurrent use.
+// load, its index and which policy decides for it. It stays for a while when it has
+// lost all its workers (SelectionCore.Forget). Safe for concurrent use.
 type Partition struct {
-	core      *SelectionCore
-	key       fleet.PartitionKey
-	blockSize int
-	index     KvIndex
-	created   time.Time
-	salt      uint64 // tells the partitions' draws apart under one seed
-	settled   bool   // by its first worker; guarded by the core's members
+	core       *SelectionCore
+	key        fleet.PartitionKey
+	blockSize  int
+	index      KvIndex
+	created    time.Time
+	salt       uint64       // tells the partitions' draws apart under one seed
+	attempting atomic.Int64 // attempts that were taken and not given back; forgotten once it is
 
 	eagle atomic.Bool // fixed once it is settled
+
+	// Guarded by the core's members.
+	settled    bool      // by its first worker
+	emptiedAt  time.Time // when it lost its last worker, or was made
+	preparedAt time.Time // when somebody prepared it last
 
 	ruling   atomic.Pointer[ruling]
 	sequence atomic.Uint64 // requests so far, advisory ones left out
@@ -66,7 +71,7 @@ type rankState struct {
 
 func newPartition(c *SelectionCore, key fleet.PartitionKey, blockSize int, r *ruling, index KvIndex) *Partition {
 	p := &Partition{
-		core: c, key: key, blockSize: blockSize, index: index, created: time.Now(),
+		core: c, key: key, blockSize: blockSize, index: index, created: time.Now(), emptiedAt: time.Now(), preparedAt: time.Now(),
 		salt: xxh3.HashString(key.String()), slotOf: map[fleet.Worker]load.Slot{},
 		sessions: affinity.New(c.cfg.Affinity), tracker: load.NewTracker(c.cfg.Estimator),
 		queue: queue.New(*c.queueing.Load()), grants: map[string]int{}, followers: map[string]map[*attempt]struct{}{},

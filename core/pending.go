@@ -204,10 +204,11 @@ func (c *SelectionCore) kept(b *Booking, key reserve.PendingKey) (*chosen, error
 
 // explicit is the choice of a caller that names its worker.
 func (c *SelectionCore) explicit(b *Booking, key fleet.PartitionKey) (*chosen, error) {
-	p := c.directory.Load().partitions[key]
-	if p == nil {
-		return nil, noModel(key)
+	p, a, err := c.enter(key)
+	if err != nil {
+		return nil, err
 	}
+	defer p.give(a)
 	v := p.view.Load()
 	m := v.byID[*b.Worker]
 	switch {
@@ -230,8 +231,6 @@ func (c *SelectionCore) explicit(b *Booking, key fleet.PartitionKey) (*chosen, e
 			return nil, invalid(&fleet.FieldError{Field: "isl_tokens", Value: strconv.Itoa(n), Allowed: "0 to 2147483647"})
 		}
 	}
-	a := p.take()
-	defer p.give(a)
 	a.req = &Request{Prompt: b.Prompt, Adapter: b.Adapter, AssumeReuse: b.AssumeReuse, TrackPrefill: b.TrackPrefill}
 	if err := a.readPrompt(p); err != nil {
 		return nil, err

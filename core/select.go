@@ -27,12 +27,10 @@ func (c *SelectionCore) Select(ctx context.Context, req *Request) (*Selection, e
 	if err := req.check(); err != nil {
 		return nil, err
 	}
-	key := req.Partition.Normalised()
-	p := c.directory.Load().partitions[key]
-	if p == nil {
-		return nil, noModel(key)
+	p, a, err := c.enter(req.Partition.Normalised())
+	if err != nil {
+		return nil, err
 	}
-	a := p.take()
 	defer p.give(a)
 	if err := a.begin(p, req); err != nil {
 		return nil, err

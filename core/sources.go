@@ -26,7 +26,7 @@ type SelectionPolicySource interface {
 // KvIndexSource opens the index of a partition.
 type KvIndexSource interface {
 	// Open returns the partition's index. The same key gives the same index
-	// whenever it is asked.
+	// whenever it is asked; a source that is a Forgetter, until it has forgotten it.
 	Open(key fleet.PartitionKey, blockSize int) (KvIndex, error)
 }
 

@@ -53,7 +53,7 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		}),
 		"output": s.output, "free": s.free, "loads": s.loads, "store": s.store, "clear": s.clear, "models": s.models,
 		"resolve": s.resolve, "policy": s.policy, "decision": s.decision, "partitions": s.partitions,
-		"advance": s.advance, "shutdown": func(*datadriven.TestData) string { s.world.Close(); return "ok" },
+		"advance": s.advance, "forget": s.forget, "shutdown": func(*datadriven.TestData) string { s.world.Close(); return "ok" },
 		"reservations": func(*datadriven.TestData) string { return strconv.Itoa(s.world.Reservations()) },
 		"released":     s.released,
 		"inhibit":      s.onWorker((*core.SelectionCore).Inhibit), "reached": s.onWorker((*core.SelectionCore).Reached),
@@ -191,6 +191,19 @@ func (s *story) removeWorker(d *datadriven.TestData) string {
 		s.world.cache.drop(fleet.IDFromName(name))
 	}
 	return "ok"
+}
+
+// forget forgets the partitions that have had no worker for a time: "forget 10m keep=m1".
+func (s *story) forget(d *datadriven.TestData) string {
+	after, err := time.ParseDuration(names(d)[0])
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var out []string
+	for _, key := range s.world.Forget(time.Now(), after, func(key fleet.PartitionKey) bool { return key.Model == arg(d, "keep", "") }) {
+		out = append(out, key.String())
+	}
+	return cmp.Or(strings.Join(out, " "), "none")
 }
 
 func (s *story) lifecycle(d *datadriven.TestData) string {

@@ -8,6 +8,7 @@ import (
 	"github.com/tetratelabs/wazero"
 
 	"github.com/routerd/routerd/core/policy"
+	"github.com/routerd/routerd/fleet"
 )
 
 // CompileChildBody is a child's work without its limits.
@@ -15,6 +16,9 @@ var CompileChildBody = compileChild
 
 // LimitSelf limits this process as a compile child does.
 var LimitSelf = limitSelf
+
+// ForgetPartition is what a PolicySource does with its runtime.
+func ForgetPartition(r *Runtime, key fleet.PartitionKey) error { return r.forget(key) }
 
 // OutOfMemory tells a child's last words of memory from others.
 var OutOfMemory = outOfMemory

@@ -158,9 +158,32 @@ func (s *stage) poolOf(key fleet.PartitionKey) (*pool, error) {
 	}
 	if s.partitions == nil {
 		s.partitions = map[fleet.PartitionKey]*pool{}
+		s.rt.keeping.Store(s, struct{}{})
 	}
 	s.partitions[key] = p
 	return p, nil
+}
+
+// forget gives up the pools of a partition, in which nobody is in a call.
+func (r *Runtime) forget(key fleet.PartitionKey) error {
+	var errs []error
+	for s := range r.keeping.Range {
+		if s, ok := s.(*stage); ok {
+			errs = append(errs, s.forget(key))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (s *stage) forget(key fleet.PartitionKey) error {
+	s.mu.Lock()
+	_, ok := s.partitions[key]
+	delete(s.partitions, key)
+	s.mu.Unlock()
+	if !ok {
+		return nil
+	}
+	return s.rt.pools.release(s.keyOf(key))
 }
 
 func (s *stage) keyOf(partition fleet.PartitionKey) poolKey {

@@ -86,6 +86,7 @@ func (s *stage) Close() error {
 	partitions := s.partitions
 	s.partitions = nil
 	s.mu.Unlock()
+	s.rt.keeping.Delete(s)
 	s.metrics.close()
 	var errs []error
 	for key := range partitions {

@@ -76,3 +76,11 @@ func (s *PolicySource) Resolve(key fleet.PartitionKey, class string) (*policy.Ha
 	}
 	return nil, fmt.Errorf("resolve policy %q for %s: %w, or it has no active revision", name, key, ErrNoPolicy)
 }
+
+// Forget gives up the state that modules keep for a partition, in which nobody decides
+// any more.
+func (s *PolicySource) Forget(key fleet.PartitionKey) {
+	if err := s.rt.forget(key); err != nil {
+		s.log.Error("state of modules not given up", "partition", key.String(), "err", err)
+	}
+}

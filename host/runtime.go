@@ -39,6 +39,7 @@ type Runtime struct {
 	instances atomic.Int64
 	modules   *shared[string, *module]
 	pools     *shared[poolKey, *pool]
+	keeping   sync.Map // *stage → struct{}: those that have pools of partitions
 	close     sync.Once
 	closeErr  error
 }

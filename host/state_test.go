@@ -49,6 +49,29 @@ func TestStateIsKeptPerPartition(t *testing.T) {
 	}
 }
 
+func TestTheStateOfAForgottenPartitionIsGivenUp(t *testing.T) {
+	r := newRuntime(t, func(c *host.Config) { c.Instances = 1 })
+	s := stage(t, r, keeping().Bytes(), "")
+	call := func(model string) float64 {
+		t.Helper()
+		tab := table(s, 1)
+		tab.Partition = fleet.PartitionKey{Model: model}
+		got, _ := scoresOf(t, s, tab)
+		return got[0]
+	}
+	call("a")
+	call("b")
+	for range 2 { // the second time there is nothing left
+		if err := host.ForgetPartition(r, fleet.PartitionKey{Model: "a"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "nothing of it is left", func() bool { u := r.Usage(); return u.Pools == 2 && u.Instances == 1 })
+	if a, b := call("a"), call("b"); a != 1 || b != 2 {
+		t.Errorf("got %v and %v, want that one begins anew and the other goes on", a, b)
+	}
+}
+
 func TestAPartitionsFirstCallWaitsAsInAnEmptyPool(t *testing.T) {
 	r := newRuntime(t, func(c *host.Config) { c.PoolWait = 0 })
 	g := keeping() // and takes its time to be set up

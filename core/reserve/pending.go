@@ -2,6 +2,7 @@ package reserve
 
 import (
 	"container/list"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -119,6 +120,17 @@ func (p *Pending[V]) Discard(key PendingKey) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.remove(p.byKey[key])
+}
+
+// DiscardAll removes the selections of some partitions. It looks at all.
+func (p *Pending[V]) DiscardAll(partitions []fleet.PartitionKey) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for key, el := range p.byKey {
+		if slices.Contains(partitions, key.Partition) {
+			p.remove(el)
+		}
+	}
 }
 
 // Reap removes the selections whose time is over and returns how many. It looks

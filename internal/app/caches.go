@@ -11,6 +11,7 @@ import (
 	"github.com/routerd/routerd/catalog"
 	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/host"
 	"github.com/routerd/routerd/indexer"
 	"github.com/routerd/routerd/indexer/dump"
 	"github.com/routerd/routerd/indexer/exact"
@@ -31,6 +32,8 @@ type caches struct {
 
 var (
 	_ core.KvIndexSource = (*caches)(nil)
+	_ core.Forgetter     = (*caches)(nil)
+	_ core.Forgetter     = (*host.PolicySource)(nil)
 	_ catalog.Listeners  = (*caches)(nil)
 	_ core.KvIndex       = (*partitionCache)(nil)
 	_ zmq.Sink           = (*partitionCache)(nil)
@@ -59,7 +62,8 @@ func (p *partitionCache) Trusted(w fleet.Worker) bool {
 	return ok && v == true
 }
 
-// Open returns the partition's index; it stays when the partition is empty.
+// Open returns the partition's index; it stays when the partition is empty, until that
+// is forgotten.
 func (c *caches) Open(key fleet.PartitionKey, blockSize int) (core.KvIndex, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -69,6 +73,13 @@ func (c *caches) Open(key fleet.PartitionKey, blockSize int) (core.KvIndex, erro
 		c.parts[key] = p
 	}
 	return p, nil
+}
+
+// Forget drops the index of a partition that has had no worker for a while.
+func (c *caches) Forget(key fleet.PartitionKey) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.parts, key)
 }
 
 func (c *caches) part(key fleet.PartitionKey) *partitionCache {

@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/routerd/routerd/core"
+	"github.com/routerd/routerd/fleet"
 )
 
 // selectionMetrics publishes what the core tells of its decisions.
@@ -20,7 +21,10 @@ type selectionMetrics struct {
 	policies   *policyMetrics
 }
 
-var _ core.Telemetry = (*selectionMetrics)(nil)
+var (
+	_ core.Telemetry = (*selectionMetrics)(nil)
+	_ core.Forgetter = (*selectionMetrics)(nil)
+)
 
 func newSelectionMetrics(reg prometheus.Registerer) *selectionMetrics {
 	m := &selectionMetrics{
@@ -107,6 +111,13 @@ func (m *selectionMetrics) forget(name string) {
 	m.decisions.DeletePartialMatch(prometheus.Labels{"policy": name})
 	m.faults.DeletePartialMatch(prometheus.Labels{"policy": name})
 	m.policies.forget(name)
+}
+
+// Forget removes the series of a partition that is no more.
+func (m *selectionMetrics) Forget(key fleet.PartitionKey) {
+	labels := prometheus.Labels{"model": key.Model, "group": key.Group}
+	m.waited.DeletePartialMatch(labels)
+	m.refused.DeletePartialMatch(labels)
 }
 
 // Released counts a reservation's end.
