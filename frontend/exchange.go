@@ -42,6 +42,7 @@ type exchange struct {
 	unregister func() bool
 	began      bool
 	counted    bool // among the calls, and in flight
+	series     *modelMetrics
 
 	sel       *core.Selection
 	told      bool  // what the attempt says of sel's worker
@@ -95,7 +96,7 @@ func (x *exchange) begin() error {
 	if !x.s.calls.add(x) {
 		return errDraining
 	}
-	x.s.metrics.begin(x.model)
+	x.series = x.s.metrics.begin(x.model)
 	unregister, ok := clientwatch.Find(x.ctx.Conn()).OnGone(func() { x.end(errClientGone) })
 	x.unregister = unregister
 	if !ok {
@@ -226,7 +227,7 @@ func (s *Server) finished(x *exchange, kind reserve.Kind, worker string) {
 	now := time.Now()
 	s.metrics.end(x, name, status, now)
 	if x.streaming && kind == reserve.Failed {
-		s.metrics.failures.add(worker)
+		s.metrics.workerFailed(worker)
 		s.log.Warn("answer of worker broke off", "worker", worker, "request", x.id, "err", x.readErr)
 	}
 	if s.log.Enabled(context.Background(), slog.LevelDebug) {

@@ -2,7 +2,7 @@ package frontend
 
 import (
 	"strconv"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,21 +19,22 @@ type metrics struct {
 	cancelled prometheus.Counter
 	expired   prometheus.Counter
 	retries   prometheus.Counter
-	failures  *failures
+	failures  *prometheus.CounterVec
 
-	mu     sync.RWMutex // guards models
-	models map[string]*modelMetrics
+	models *series[*modelMetrics]
+	failed *series[prometheus.Counter] // by worker
 }
 
 // modelMetrics are the handles of one model.
 type modelMetrics struct {
+	running         atomic.Int64 // requests in flight
 	inFlight        prometheus.Gauge
 	first, duration prometheus.Observer
 	inputs, outputs prometheus.Counter
 }
 
-// newMetrics registers them. known names the workers that are there.
-func newMetrics(reg prometheus.Registerer, known func() map[string]struct{}) (*metrics, error) {
+// newMetrics registers them. models and workers name those that are there.
+func newMetrics(reg prometheus.Registerer, models, workers func() map[string]struct{}) (*metrics, error) {
 	opts := func(name, help string) prometheus.CounterOpts {
 		return prometheus.CounterOpts{Name: "routerd_frontend_" + name, Help: help}
 	}
@@ -54,10 +55,16 @@ func newMetrics(reg prometheus.Registerer, known func() map[string]struct{}) (*m
 		cancelled: prometheus.NewCounter(opts("client_cancelled_total", "Requests whose client went before the answer was complete.")),
 		expired:   prometheus.NewCounter(opts("leases_expired_total", "Bookings that were freed because their request relayed nothing for too long.")),
 		retries:   prometheus.NewCounter(opts("retries_total", "Further attempts on another worker.")),
-		failures:  newFailures(opts("worker_failures_total", "Attempts that failed at the worker, before or within the answer."), known),
-		models:    map[string]*modelMetrics{},
+		failures:  prometheus.NewCounterVec(opts("worker_failures_total", "Attempts that failed at the worker, before or within the answer."), []string{"worker"}),
 	}
-	for _, c := range []prometheus.Collector{m.requests, m.inFlight, m.first, m.duration, m.tokens, m.cancelled, m.expired, m.retries, m.failures} {
+	m.models = newSeries(models, m.openModel, func(h *modelMetrics) bool { return h.running.Load() > 0 }, m.removeModel)
+	m.failed = newSeries(workers, func(name string) prometheus.Counter { return m.failures.WithLabelValues(name) },
+		func(prometheus.Counter) bool { return false }, func(name string) { m.failures.DeleteLabelValues(name) })
+	for _, c := range []prometheus.Collector{
+		m.requests, m.cancelled, m.expired, m.retries,
+		sweptBefore{m.models.sweep, []prometheus.Collector{m.inFlight, m.first, m.duration, m.tokens}},
+		sweptBefore{m.failed.sweep, []prometheus.Collector{m.failures}},
+	} {
 		if err := reg.Register(c); err != nil {
 			return nil, err
 		}
@@ -65,27 +72,29 @@ func newMetrics(reg prometheus.Registerer, known func() map[string]struct{}) (*m
 	return m, nil
 }
 
-// of returns the handles of a registered model.
-func (m *metrics) of(model string) *modelMetrics {
-	m.mu.RLock()
-	h := m.models[model]
-	m.mu.RUnlock()
-	if h != nil {
-		return h
+func (m *metrics) openModel(model string) *modelMetrics {
+	return &modelMetrics{
+		inFlight: m.inFlight.WithLabelValues(model), first: m.first.WithLabelValues(model), duration: m.duration.WithLabelValues(model),
+		inputs: m.tokens.WithLabelValues(model, "prompt"), outputs: m.tokens.WithLabelValues(model, "completion"),
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if h = m.models[model]; h == nil {
-		h = &modelMetrics{
-			inFlight: m.inFlight.WithLabelValues(model), first: m.first.WithLabelValues(model), duration: m.duration.WithLabelValues(model),
-			inputs: m.tokens.WithLabelValues(model, "prompt"), outputs: m.tokens.WithLabelValues(model, "completion"),
-		}
-		m.models[model] = h
-	}
-	return h
 }
 
-func (m *metrics) begin(model string) { m.of(model).inFlight.Inc() }
+func (m *metrics) removeModel(model string) {
+	m.inFlight.DeleteLabelValues(model)
+	m.first.DeleteLabelValues(model)
+	m.duration.DeleteLabelValues(model)
+	m.tokens.DeletePartialMatch(prometheus.Labels{"model": model})
+}
+
+// begin counts a request in flight; its model's series stay until its end.
+func (m *metrics) begin(model string) (of *modelMetrics) {
+	m.models.use(model, func(h *modelMetrics) {
+		h.running.Add(1)
+		of = h
+	})
+	of.inFlight.Inc()
+	return of
+}
 
 // end counts an exchange that is over.
 func (m *metrics) end(x *exchange, route string, status int, now time.Time) {
@@ -93,7 +102,8 @@ func (m *metrics) end(x *exchange, route string, status int, now time.Time) {
 	if !x.counted {
 		return
 	}
-	h := m.of(x.model)
+	h := x.series
+	defer h.running.Add(-1)
 	h.inFlight.Dec()
 	h.duration.Observe(now.Sub(x.started).Seconds())
 	if x.meter.events && !x.firstAt.IsZero() {
@@ -120,3 +130,6 @@ func codeLabel(status int) string {
 	}
 	return strconv.Itoa(status)
 }
+
+// workerFailed counts a failure.
+func (m *metrics) workerFailed(name string) { m.failed.use(name, prometheus.Counter.Inc) }

@@ -27,6 +27,17 @@ func cardOf(m core.ModelCard) modelCard {
 	return c
 }
 
+// baseModels are the models that requests are counted by.
+func (s *Server) baseModels() map[string]struct{} {
+	names := map[string]struct{}{}
+	for _, m := range s.core.Models(defaultGroup) {
+		if m.Parent == "" {
+			names[m.ID] = struct{}{}
+		}
+	}
+	return names
+}
+
 // models serves GET /v1/models.
 func (s *Server) models(x *exchange) error {
 	cards := []modelCard{}

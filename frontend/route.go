@@ -156,7 +156,7 @@ func (s *Server) brokeOff(x *exchange, sel *core.Selection, err error) {
 	if x.cause(nil) != nil {
 		return
 	}
-	s.metrics.failures.add(sel.Name)
+	s.metrics.workerFailed(sel.Name)
 	s.log.Warn("worker failed", "worker", sel.Name, "rank", sel.Worker.Rank, "request", x.id,
 		"attempt", x.req.Attempt, "err", err)
 }

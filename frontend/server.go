@@ -97,7 +97,7 @@ func New(
 	}
 	s := &Server{core: selection, tokenizer: tokenizer, upstream: client, tokenizes: tokenizes, outcomes: unheard{}, log: log}
 	var err error
-	if s.metrics, err = newMetrics(reg, s.workers); err != nil {
+	if s.metrics, err = newMetrics(reg, s.baseModels, s.workers); err != nil {
 		return nil, fmt.Errorf("frontend metrics: %w", err)
 	}
 	s.cfg.Store(&cfg)

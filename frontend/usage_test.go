@@ -3,9 +3,12 @@ package frontend_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/routerd/routerd/core"
+	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/frontend"
 )
 
@@ -87,5 +90,35 @@ func TestReadingAlongDoesNotAllocate(t *testing.T) {
 	m.Begin()
 	if n := testing.AllocsPerRun(100, func() { m.Feed(text) }); n > 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+func TestModelsThatAreForgottenLeaveNoSeries(t *testing.T) {
+	w := start(t)
+	w.join(t, "stays", answering(t, plain("{}")).url)
+	w.chat(t)
+	before := w.series(t)
+	wk, pieces := told(t, sse)
+	w.join(t, "w1", wk.url, func(r *fleet.Record) { r.Model = "other" })
+	nc := w.raw(t, post(chatPath, `{"model":"other","stream":true,"messages":[]}`))
+	pieces <- event("1")
+	readUntil(t, nc, "data: 1\n\n")
+	if err := w.core.Commit(core.Change{Removals: []fleet.WorkerID{fleet.IDFromName("w1")}}); err != nil {
+		t.Fatal(err)
+	}
+	keys := w.core.Forget(time.Now().Add(time.Hour), time.Minute, func(fleet.PartitionKey) bool { return false })
+	if len(keys) != 1 || keys[0].Model != "other" {
+		t.Fatalf("forgot %v", keys)
+	}
+	w.series(t) // sweeps
+	if n := w.metric(t, "routerd_frontend_in_flight", "other"); n != 1 {
+		t.Errorf("%v in flight of what is still answered", n)
+	}
+	pieces <- event("[DONE]") + lastChunk
+	close(pieces)
+	readUntil(t, nc, "[DONE]\n\n")
+	eventually(t, "no series of it", func() bool { return w.series(t) == before })
+	if n := w.metric(t, "routerd_frontend_request_seconds", "m"); n != 1 {
+		t.Errorf("%v requests of the model that stays", n)
 	}
 }
