@@ -43,6 +43,7 @@ func liveKeys() map[string]func(*testing.T) {
 		"admin.max_body":              testAdminMaxBody,
 		"admin.metrics_public":        testMetricsPublic,
 		"workers.static[]":            testStaticWorkers,
+		"workers.forget_models":       testForgetModels,
 		"models.NAME.block_size":      testBlockSize,
 		"models.NAME.tokenize":        testTokenize,
 		"models.NAME.policy":          testModelPolicy,

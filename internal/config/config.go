@@ -71,11 +71,12 @@ type Admin struct {
 
 // Workers is the file's source of the catalog.
 type Workers struct {
-	Static      []fleet.Record `koanf:"static" reload:"live" doc:"Workers, each as the body of the worker API."`
-	DNS         []dns.Config   `koanf:"dns" reload:"restart" doc:"Names whose answers are workers."`
-	Resync      Duration       `koanf:"resync" reload:"restart" min:"1s" max:"24h" doc:"How often the whole list of each source is compared, a fifth more or less, besides following its changes."`
-	HealthCheck health.Config  `koanf:"health_check"`
-	Scrape      scrape.Config  `koanf:"scrape"`
+	Static       []fleet.Record `koanf:"static" reload:"live" doc:"Workers, each as the body of the worker API."`
+	DNS          []dns.Config   `koanf:"dns" reload:"restart" doc:"Names whose answers are workers."`
+	Resync       Duration       `koanf:"resync" reload:"restart" min:"1s" max:"24h" doc:"How often the whole list of each source is compared, a fifth more or less, besides following its changes."`
+	ForgetModels Duration       `koanf:"forget_models" reload:"live" min:"1s" max:"8760h" off:"true" doc:"How long a model is known, in each routing group, that has no worker any more and that the configuration does not name: 503 no_workers until then, 404 model_not_found from then on. 0s forgets none."`
+	HealthCheck  health.Config  `koanf:"health_check"`
+	Scrape       scrape.Config  `koanf:"scrape"`
 }
 
 // Model has the settings of one model name.
@@ -130,7 +131,7 @@ func DefaultConfig() Config {
 		},
 		Admin: Admin{Listen: "127.0.0.1:8081", MaxBody: 16 << 20},
 		Workers: Workers{
-			Resync: Duration(catalog.DefaultFollowConfig().Resync), HealthCheck: health.DefaultConfig(), Scrape: scrape.DefaultConfig(),
+			Resync: Duration(catalog.DefaultFollowConfig().Resync), ForgetModels: Duration(10 * time.Minute), HealthCheck: health.DefaultConfig(), Scrape: scrape.DefaultConfig(),
 		},
 		WatchConfig: true,
 		Selection:   defaultSelection(),
