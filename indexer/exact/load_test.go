@@ -21,7 +21,9 @@ func TestI4_ReadersSeeNoLessThanWhatAWorkerHoldsThroughout(t *testing.T) {
 		writers.Go(func() {
 			who := fleet.Worker{ID: fleet.WorkerID(w)}
 			for round := range 40 {
-				x.Apply(who, []kvcache.Event{stored(ids(1, 8), span(1, 8)), stored(ids(round, 4), span(50, 4)), removed(numbers(3, 51))})
+				lower := stored(ids(1, 8), span(1, 8))
+				lower.Tier = kvcache.Tier(round % kvcache.Tiers)
+				x.Apply(who, []kvcache.Event{stored(ids(1, 8), span(1, 8)), stored(ids(round, 4), span(50, 4)), removed(numbers(3, 51)), lower})
 				switch round % 5 {
 				case 0:
 					x.Clear(who)
@@ -31,9 +33,9 @@ func TestI4_ReadersSeeNoLessThanWhatAWorkerHoldsThroughout(t *testing.T) {
 			}
 		})
 	}
-	for range 4 {
+	for r := range 8 {
 		readers.Go(func() {
-			asked := []fleet.Worker{{ID: 3}, steady, {ID: 5}}
+			asked := []fleet.Worker{{ID: fleet.WorkerID(r)}, steady, {ID: 5}}
 			out := make([]kvcache.Overlap, 3)
 			for {
 				select {
@@ -43,7 +45,10 @@ func TestI4_ReadersSeeNoLessThanWhatAWorkerHoldsThroughout(t *testing.T) {
 				}
 				x.Find(blocks, asked, out)
 				x.Blocks(asked[0])
-				if out[1] != (kvcache.Overlap{Device: 8}) || out[0].Device > 8 {
+				if s, ok := x.Snapshot(asked[r%2]); ok {
+					exact.New(size).Restore(s.Worker, s.Rest, s.Changes)
+				}
+				if all := out[0].Device + out[0].Host + out[0].Disk + out[0].Shared; out[1] != (kvcache.Overlap{Device: 8}) || all > 8 {
 					t.Errorf("overlaps %v", out)
 					return
 				}

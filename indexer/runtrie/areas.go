@@ -42,6 +42,12 @@ func newAreas() *areas {
 	return a
 }
 
+// reset lets go of all pages.
+func (a *areas) reset() {
+	a.meta, a.free, a.space, a.live = nil, nil, [classes][]uint32{}, 0
+	a.pages.Store(&[]*areaPage{})
+}
+
 // classOf is the smallest class that has n words.
 func classOf(n uint32) uint8 { return uint8(bits.Len32(n - 1)) }
 

@@ -89,7 +89,22 @@ func (t *Trie) Reclaim() {
 		}
 		done++
 	}
-	e.waiting = e.waiting[:copy(e.waiting, e.waiting[done:])]
+	if e.waiting = e.waiting[:copy(e.waiting, e.waiting[done:])]; len(e.waiting) == 0 && t.nodes.live == 0 {
+		t.reset()
+	}
+}
+
+// reset gives back all memory of a trie in which nothing is held and of which no reader
+// sees more than the root.
+func (t *Trie) reset() {
+	if t.nodes.fresh == 1 {
+		return
+	}
+	t.nodes.reset()
+	t.areas.reset()
+	t.children.table.Store(newChildTable(minChildren))
+	t.children.spoiled = 0
+	t.epochs.waiting = nil
 }
 
 func anyPlace() int { return rand.IntN(readers) }

@@ -106,6 +106,13 @@ func (n *nodes) release(id uint32) {
 	n.live--
 }
 
+// reset lets go of all pages but the root's.
+func (n *nodes) reset() {
+	root := []page{(*n.pages.Load())[0]}
+	n.pages.Store(&root)
+	n.free, n.fresh = nil, 1
+}
+
 // words are the hashes of a run.
 func (t *Trie) words(run uint64) []kvcache.BlockHash {
 	area, length := unpackRun(run)
