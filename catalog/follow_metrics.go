@@ -28,7 +28,11 @@ func newSourceMetrics(s *Sources) *sourceMetrics {
 }
 
 // Describe implements prometheus.Collector.
-func (m *sourceMetrics) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(m, ch) }
+func (m *sourceMetrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{m.up, m.workers, m.refusals, m.losses} {
+		ch <- d
+	}
+}
 
 // Collect implements prometheus.Collector.
 func (m *sourceMetrics) Collect(ch chan<- prometheus.Metric) {

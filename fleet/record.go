@@ -35,13 +35,13 @@ type Adapter struct {
 // API and an element of `workers.static`. Zero values mean unset.
 type Record struct {
 	// ID is 0 for a worker named 0; else 0 stands for a number derived from the name.
-	ID   WorkerID `json:"id" koanf:"id" doc:"Number of the worker; derived from the name when 0."`
-	Name string   `json:"name" koanf:"name" doc:"Unique name; the id when empty."`
+	ID   WorkerID `json:"id" koanf:"id" doc:"Number of the worker; derived from the name when 0. Name or id is needed."`
+	Name string   `json:"name" koanf:"name" doc:"Unique name; the id when empty. Name or id is needed."`
 	// URL is empty while nobody knows where the worker is; sources that know refuse
 	// that.
 	URL   string `json:"url" koanf:"url" doc:"Base URL, http://HOST:PORT."`
 	Model string `json:"model" koanf:"model" doc:"Base model that it serves; empty asks the engine."`
-	Group string `json:"group" koanf:"group" doc:"Routing group."`
+	Group string `json:"group" koanf:"group" doc:"Routing group; the frontend serves the group default alone."`
 	// Engine is one of Engines.
 	Engine string `json:"engine" koanf:"engine" doc:"Engine kind: vllm, sglang, llm-d or trtllm; empty asks the engine."`
 	// BlockSize is in tokens; 0 lets the model's configuration or the engine

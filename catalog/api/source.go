@@ -88,8 +88,8 @@ func (s *Source) Watch(ctx context.Context, give func([]fleet.Record) error) err
 func (s *Source) List(ctx context.Context) ([]fleet.Record, error) { return s.list.List(ctx) }
 
 // Restore hands the stored workers to the reconciler. A stored worker that
-// another source claims by now is left out and named in skipped; it goes from
-// the file with the next change.
+// another source claims by now is that source's: it is named in skipped and leaves
+// the file, so that it does not come back when the other source lets go.
 // It waits until each was tried once or ctx ends.
 func (s *Source) Restore(ctx context.Context) (skipped []error, err error) {
 	skipped, changed, err := s.restore()
@@ -110,6 +110,11 @@ func (s *Source) restore() (skipped []error, changed []fleet.WorkerID, err error
 			continue
 		}
 		kept = append(kept, rec)
+	}
+	if len(skipped) > 0 {
+		if err := s.write(kept); err != nil {
+			return skipped, nil, err
+		}
 	}
 	changed, err = s.plan(kept)
 	return skipped, changed, err

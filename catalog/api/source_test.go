@@ -94,7 +94,20 @@ func TestAStoredWorkerThatTheFileClaimsIsLeftOut(t *testing.T) {
 	if diff := cmp.Diff([]string{"1", "2", "3"}, names(r)); diff != "" {
 		t.Error(diff)
 	}
-	if _, err := again.Delete(t.Context(), "3"); err != nil {
+	if err := r.Apply(t.Context(), "file", nil); err != nil { // it lets go of the worker
+		t.Fatal(err)
+	}
+	third, err := api.Open(file, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if skipped, err := third.Restore(t.Context()); err != nil || len(skipped) > 0 {
+		t.Errorf("skipped %v, %v", skipped, err)
+	}
+	if diff := cmp.Diff([]string{"1", "3"}, names(r)); diff != "" {
+		t.Errorf("after the next start (-want +got)\n%s", diff)
+	}
+	if _, err := third.Delete(t.Context(), "3"); err != nil {
 		t.Errorf("a later change failed: %v", err)
 	}
 }

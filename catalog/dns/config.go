@@ -38,7 +38,7 @@ type Config struct {
 	Interval   time.Duration `koanf:"interval" min:"1s" max:"1h" doc:"How often it is looked up."`
 	Timeout    time.Duration `koanf:"timeout" min:"100ms" max:"1m" doc:"How long one look-up may take."`
 	EmptyAfter time.Duration `koanf:"empty_after" min:"1s" max:"24h" doc:"How long the name server must say that there is nothing, twice at least, until the workers go; any other answer begins it anew."`
-	Server     string        `koanf:"server" doc:"Name server, HOST:PORT; that of the system when empty. It is also asked for the addresses of the hosts that SRV records name: workers are then called by their address, the smallest, IPv4 first."`
+	Server     string        `koanf:"server" doc:"Name server, HOST:PORT; that of the system when empty. It is also asked for the addresses of the hosts that SRV records name: requests then go to the address, the smallest, IPv4 first, and names stay."`
 	Template   fleet.Record  `koanf:"template" without:"id name url" doc:"What all its workers are: model, group, engine, labels and so on. In kv_events and replay the host is *, for which the worker's is put: tcp://*:5557."`
 }
 

@@ -65,7 +65,7 @@ func bringWorkers(lc fx.Lifecycle, cfg config.Config, r *catalog.Reconciler, sto
 		skipped, err := stored.Restore(ctx)
 		first.Wait()
 		for _, reason := range skipped {
-			log.Warn("worker left out", "err", reason)
+			log.Warn("worker added by API is another source's by now, and left out for good", "err", reason)
 		}
 		if err != nil {
 			return fmt.Errorf("stored workers: %w", err)

@@ -104,7 +104,9 @@ func workerAdd(t *target) *cobra.Command {
 	c := &cobra.Command{
 		Use: "add URL|FILE", Short: "Add or replace a worker, from flags or from a file (JSON or YAML; - is standard input)", Args: cobra.ExactArgs(1),
 		Long: "Adds or replaces a worker. A URL is enough: the engine there is asked for its model, its block size and all else\n" +
-			"that it tells; a flag overrides what it says.",
+			"that it tells; a flag overrides what it says.\n\n" +
+			"A FILE is one worker as PUT /v1/workers/{ref} of the admin API takes it, in JSON or YAML, with a name or an id;\n" +
+			"- is standard input. It takes no flags.",
 		Example: "  routerd worker add http://127.0.0.1:8000\n  routerd worker add http://127.0.0.1:8000 --name w1 --kv-events tcp://127.0.0.1:5557",
 	}
 	fs := c.Flags()

@@ -312,12 +312,16 @@ func (l *loader) fleet(cfg *Config) {
 	l.refusedField([]string{"frontend", "breaker"}, cfg.Frontend.Breaker.Validate())
 }
 
-// repeated refuses workers that share an id, a name or an endpoint.
+// repeated refuses workers that share an id, a name or an endpoint. An id that nobody
+// typed is not told of: its name is.
 func (l *loader) repeated(workers []fleet.Record) {
 	type claim struct{ field, value string }
 	first := map[claim]int{}
 	for i, r := range workers {
 		for _, c := range []claim{{"id", r.ID.String()}, {"name", r.Name}, {"url", r.URL}} {
+			if c.value == "" || c.field == "id" && (r.ID == 0 || r.ID == fleet.IDFromName(r.Name)) {
+				continue
+			}
 			j, taken := first[c]
 			if !taken {
 				first[c] = i

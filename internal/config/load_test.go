@@ -2,6 +2,7 @@ package config_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -159,6 +160,14 @@ func TestM5_WorkersThatShareAnIDNameOrEndpointAreRefused(t *testing.T) {
 		`routerd.yaml:5:6: workers.static[2].id: "5" is not allowed; allowed: a value that workers.static[0] does not have`,
 		`workers.static[3].name: "b" is not allowed; allowed: a value that workers.static[1] does not have`,
 		`workers.static[4].url: "http://127.0.0.1:4" is not allowed; allowed: a value that workers.static[3] does not have`)
+}
+
+// Of ids that nobody typed nothing is said, nor of what workers that are refused lack.
+func TestOnlyWhatWasTypedStandsTwice(t *testing.T) {
+	_, err := load(t, `workers: {static: [{url: "http://h:1"}, {name: a, url: "ftp://x"}, {name: b, url: "ftp://y"}, {name: c, url: "http://h:2"}, {name: c, url: "http://h:3"}]}`, nil)
+	if got := fmt.Sprint(err); strings.Contains(got, `.id: "`) || !strings.Contains(got, `static[4].name: "c" is not allowed; allowed: a value that workers.static[3] does not have`) {
+		t.Errorf("got %s", got)
+	}
 }
 
 func TestASeedPolicyIsParsedLikeThePolicyAPI(t *testing.T) {

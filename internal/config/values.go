@@ -17,7 +17,7 @@ type Duration time.Duration
 
 var durationForm = regexp.MustCompile(`^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`)
 
-var errDuration = errors.New(`a length of time such as "500ms", "30s" or "1h30m"`)
+var errDuration = errors.New(`a length of time: a number with ms, s, m or h, or several, as 1h30m`)
 
 // ParseDuration reads a duration.
 func ParseDuration(s string) (Duration, error) {

@@ -149,12 +149,12 @@ func TestM10_WorkerThatHealthEjects(t *testing.T) {
 				t.Errorf("the session's request was served by %s, want w2", got)
 			}
 			nobodyChoosesWorker1(t, r, clients)
-			for _, header := range []string{"x-routerd-pin", "x-routerd-allow"} {
+			for header, param := range map[string]string{"x-routerd-pin": "pin", "x-routerd-allow": ""} {
 				a, err := clients.complete(t.Context(), "hello", header, "w1")
 				if err != nil {
 					t.Fatal(err)
 				}
-				refused(t, header+" names the worker", a, http.StatusServiceUnavailable, "workers_ejected", "")
+				refused(t, header+" names the worker", a, http.StatusServiceUnavailable, "workers_ejected", param)
 			}
 			if got := requestsAt(t, w1) - before; got != 0 {
 				t.Errorf("%d requests came to the ejected worker, want none", got)

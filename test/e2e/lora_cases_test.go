@@ -47,7 +47,7 @@ func TestL2_AdapterOnAWorkerThatIsExcluded(t *testing.T) {
 			t.Errorf("a request for the adapter was served by %s, want w1", got)
 		}
 	}
-	for _, h := range []struct{ header, value, param string }{{"x-routerd-allow", "w2,w3", "allow"}, {"x-routerd-pin", "w2", ""}} {
+	for _, h := range []struct{ header, value, param string }{{"x-routerd-allow", "w2,w3", "allow"}, {"x-routerd-pin", "w2", "pin"}} {
 		a, err := c.ask(t.Context(), "/v1/completions", adapted("sql"), h.header, h.value)
 		if err != nil {
 			t.Fatal(err)

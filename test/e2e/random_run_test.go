@@ -99,7 +99,7 @@ func (f *busyFleet) put(i int, url string) {
 // of the router's errors, and what the engines answer.
 var documented = []string{
 	"429 overloaded", "429 overloaded queue_full", "429 overloaded queue_timeout", "429 overloaded pin_overloaded",
-	"503 no_workers", "503 no_workers allow", "503 worker_unreachable", "503 worker_failed", "502 worker_failed",
+	"503 no_workers", "503 no_workers allow", "503 no_workers pin", "503 worker_unreachable", "503 worker_failed", "502 worker_failed",
 	"400 pin_unknown pin", "400 session_bound pin", "400 session_bound allow", "429 engine_full", "503 engine_full",
 }
 
