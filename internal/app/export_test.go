@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"regexp"
 	"slices"
@@ -78,6 +79,9 @@ func (r *recorder) Register(c prometheus.Collector) error {
 	descs := make(chan *prometheus.Desc, 1000)
 	c.Describe(descs)
 	close(descs)
+	if len(descs) == 0 && fmt.Sprintf("%T", c) != "*host.guestCollector" { // it would stand in no reference; guests name their own
+		return fmt.Errorf("%T describes no metric", c)
+	}
 	for d := range descs {
 		if m := description.FindStringSubmatch(d.String()); len(m) > 3 && strings.HasPrefix(m[1], "routerd_") {
 			r.metrics[m[1]] = Metric{m[1], m[2], m[3]}
