@@ -195,7 +195,7 @@ func (r *Reconciler) look(ctx context.Context, a *attempt) {
 	if missing := r.missing(a.record); a.ask || len(missing) > 0 {
 		err := r.askEngine(ctx, a, len(missing) > 0)
 		if still := r.missing(a.record); len(still) > 0 {
-			a.err = untold(still, err)
+			a.err = a.untold(still, err)
 			return
 		}
 	}

@@ -29,7 +29,9 @@ var ErrNotFound = errors.New("no such worker")
 type drain struct {
 	Until time.Time `json:"until"`
 	URL   string    `json:"url"` // of the worker: one at another place is another one
-	Over  bool      `json:"-"`   // the time is over: what it had is given up
+	// Source is who brought it: a list of that one without the worker ends the drain.
+	Source string `json:"source"`
+	Over   bool   `json:"-"` // the time is over: what it had is given up
 }
 
 // Drains remembers which workers drain, over restarts too where it has a file. The zero
@@ -101,20 +103,27 @@ func (d *Drains) store(workers map[fleet.WorkerID]*drain) error {
 	return nil
 }
 
-// forget drops workers that have left or are at another place now, at once; what cannot
-// be written then goes from the file with the next change.
-func (d *Drains) forget(gone []*entry, stay []fleet.Record) error {
+// forget drops workers that have left a source, also while nobody looked, or are at
+// another place now, at once; what cannot be written then goes from the file with the
+// next change.
+func (d *Drains) forget(source string, gone []*entry, stay []fleet.Record) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	before := len(d.workers)
+	if before == 0 {
+		return nil
+	}
 	for _, e := range gone {
 		delete(d.workers, e.want.ID)
 	}
+	urls := make(map[fleet.WorkerID]string, len(stay))
 	for _, rec := range stay {
-		if v := d.workers[rec.ID]; v != nil && v.URL != rec.URL {
-			delete(d.workers, rec.ID)
-		}
+		urls[rec.ID] = rec.URL
 	}
+	maps.DeleteFunc(d.workers, func(id fleet.WorkerID, v *drain) bool {
+		url, stays := urls[id]
+		return stays && url != v.URL || !stays && v.Source == source
+	})
 	if len(d.workers) == before {
 		return nil
 	}
@@ -167,7 +176,7 @@ func (r *Reconciler) setDrain(ref string, to *drain) (v View, changed bool, err 
 	}
 	id := e.want.ID // nobody changes it while planning is held
 	if to != nil {
-		to.URL = e.want.URL
+		to.URL, to.Source = e.want.URL, e.source
 	}
 	if err := r.parts.Drains.set(id, to); err != nil {
 		return View{}, false, err

@@ -72,7 +72,7 @@ func (r *Reconciler) commit(group []*attempt) {
 		e, key := a.entry, a.record.Partition()
 		m, over := r.member(a)
 		if over {
-			r.uncommit(e, a.want.ID)
+			r.uncommit(e)
 			r.unlisten(e, nil)
 			continue
 		}
@@ -123,7 +123,7 @@ func (r *Reconciler) member(a *attempt) (m core.Member, over bool) {
 func (r *Reconciler) applied(a *attempt) bool {
 	e := a.entry
 	if a.err != nil {
-		r.uncommit(e, a.want.ID)
+		r.uncommit(e)
 		r.unlisten(e, nil)
 		_, changed := r.settle(a, core.Incomplete, reasonsOf(a.err), nil)
 		if changed {

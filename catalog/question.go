@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/fleet"
@@ -83,7 +85,7 @@ func (r *Reconciler) askEngine(ctx context.Context, a *attempt, needed bool) err
 	var unfit []string
 	a.record, unfit = merge(a.want, a.facts)
 	for _, field := range unfit {
-		a.facts.Untold = append(a.facts.Untold, field+": what the engine says contradicts the record")
+		a.facts.Untold = append(a.facts.Untold, field+": "+contradicted)
 	}
 	return nil
 }
@@ -103,14 +105,26 @@ func (r *Reconciler) missing(rec fleet.Record) (fields []string) {
 	return fields
 }
 
-// untold are the reasons of a worker whose engine did not tell what is missing.
-func untold(missing []string, err error) error {
+// contradicted is why what an engine tells is not taken.
+const contradicted = "what the engine says contradicts the record"
+
+// untold are the reasons of a worker whose engine did not tell what is missing, or told
+// what the rest of the record excludes.
+func (a *attempt) untold(missing []string, err error) error {
+	var unfit []string
+	if a.facts != nil {
+		_, unfit = merge(a.want, a.facts)
+	}
 	why, again := "nobody configured it, and the engine does not tell it", ""
 	if err != nil {
 		why, again = "nobody configured it: "+err.Error(), "nobody configured it either"
 	}
 	var out incompleteError
 	for i, m := range missing {
+		if field, _, _ := strings.Cut(m, "_unknown"); slices.Contains(unfit, field) {
+			out = append(out, m+": "+contradicted)
+			continue
+		}
 		if i > 0 && again != "" {
 			why = again // the cause is told once
 		}

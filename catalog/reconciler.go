@@ -28,6 +28,9 @@ type Parts struct {
 	Adapters func(id fleet.WorkerID) (loaded []fleet.Adapter, ok bool)
 	// Drains may be nil: then none is remembered.
 	Drains *Drains
+	// Left hears of a URL at which a worker is no more: who comes there is another. It is
+	// called with locks held, must be short and call nothing here but AtURL. May be nil.
+	Left func(url string)
 }
 
 // Reconciler makes the core's workers equal to what all sources want. It is
@@ -182,27 +185,36 @@ func (r *Reconciler) Plan(source string, desired []fleet.Record) (changed []flee
 		r.mu.Unlock()
 		return nil, fmt.Errorf("apply workers of source %s: %w", source, err)
 	}
-	gone, changed, renamed := r.plan(source, desired)
+	p := r.plan(source, desired)
 	r.mu.Unlock()
-	if err := r.parts.Drains.forget(gone, desired); err != nil {
+	if err := r.parts.Drains.forget(source, p.gone, desired); err != nil {
 		r.log.Error("drain of a worker that has left or moved not forgotten", "source", source, "err", err)
 	}
-	for _, e := range gone {
-		r.withdraw(e)
+	r.withdraw(p.gone)
+	r.rename(p.renamed)
+	if r.parts.Left != nil {
+		for _, url := range p.left {
+			r.parts.Left(url)
+		}
 	}
-	r.rename(renamed)
-	if len(gone)+len(changed) > 0 {
+	if len(p.gone)+len(p.changed) > 0 {
 		r.changes.tell()
 		r.hurry()
 	}
-	return changed, nil
+	return p.changed, nil
 }
 
-// plan records what the source wants now and returns what is to be done: the
-// entries that left, the ids that are new or changed and, where a name goes from one
-// worker to another, the entries that have another name now. A worker that is
-// wanted as before is left alone, ready or not: its retry comes by itself.
-func (r *Reconciler) plan(source string, desired []fleet.Record) (gone []*entry, changed []fleet.WorkerID, renamed []*entry) {
+// planned is what another list of a source leads to.
+type planned struct {
+	gone    []*entry         // that left, by id
+	changed []fleet.WorkerID // new or changed
+	renamed []*entry         // that have another name now, by id; none where no name goes from one worker to another
+	left    []string         // URLs of those that left or moved
+}
+
+// plan records what the source wants now and returns what is to be done. A worker that
+// is wanted as before is left alone, ready or not: its retry comes by itself.
+func (r *Reconciler) plan(source string, desired []fleet.Record) (p planned) {
 	wanted, freed := map[fleet.WorkerID]bool{}, map[string]*entry{}
 	for _, rec := range desired {
 		wanted[rec.ID] = true
@@ -214,6 +226,9 @@ func (r *Reconciler) plan(source string, desired []fleet.Record) (gone []*entry,
 			continue
 		}
 		if e.want.URL != rec.URL { // another engine
+			if e.want.URL != "" {
+				p.left = append(p.left, e.want.URL)
+			}
 			e.facts, e.askAt, e.silences, e.drain = nil, time.Time{}, 0, r.parts.Drains.of(&rec)
 		}
 		if was := e.want.Name; was != "" && was != rec.Name {
@@ -224,11 +239,11 @@ func (r *Reconciler) plan(source string, desired []fleet.Record) (gone []*entry,
 		e.round++
 		e.hush(errUnwanted)
 		e.pending, e.failures, e.retryAt = true, 0, time.Time{}
-		changed = append(changed, rec.ID)
+		p.changed = append(p.changed, rec.ID)
 	}
 	for id, e := range r.entries {
 		if e.source == source && !wanted[id] {
-			gone = append(gone, e)
+			p.gone, p.left = append(p.gone, e), append(p.left, e.want.URL)
 			e.round++
 			e.hush(errUnwanted)
 			delete(r.entries, id)
@@ -240,10 +255,10 @@ func (r *Reconciler) plan(source string, desired []fleet.Record) (gone []*entry,
 	}
 	byID := func(a, b *entry) int { return cmp.Compare(a.want.ID, b.want.ID) }
 	if slices.ContainsFunc(desired, func(rec fleet.Record) bool { return freed[rec.Name] != nil }) {
-		renamed = slices.SortedFunc(maps.Values(freed), byID)
+		p.renamed = slices.SortedFunc(maps.Values(freed), byID)
 	}
-	slices.SortFunc(gone, byID)
-	return gone, changed, renamed
+	slices.SortFunc(p.gone, byID)
+	return p
 }
 
 // shown is a record with what the engine tells and, of the rest, the defaults; its
@@ -258,25 +273,33 @@ func shown(want fleet.Record, facts *Facts) fleet.Record {
 	return full
 }
 
-// withdraw takes a worker out of the core first, so that nothing selects it,
-// then ends its listeners. Nobody changes want of an entry that has left.
-func (r *Reconciler) withdraw(e *entry) {
-	e.op.Lock()
-	defer e.op.Unlock()
-	r.uncommit(e, e.want.ID)
-	r.unlisten(e, nil)
-	r.log.Info("worker removed", "worker", e.want.Name, "source", e.source)
+// withdraw takes workers out of the core first, in one change, so that nothing selects
+// them, then ends their listeners. Nobody changes want of an entry that has left; they
+// are sorted by id.
+func (r *Reconciler) withdraw(gone []*entry) {
+	defer locked(gone)()
+	r.uncommit(gone...)
+	for _, e := range gone {
+		r.unlisten(e, nil)
+		r.log.Info("worker removed", "worker", e.want.Name, "source", e.source)
+	}
 }
 
-// uncommit and the calls below it run under e.op.
-func (r *Reconciler) uncommit(e *entry, id fleet.WorkerID) {
-	if e.committed == (fleet.PartitionKey{}) {
+// uncommit and the calls below it run under op of the entries.
+func (r *Reconciler) uncommit(all ...*entry) {
+	var change core.Change
+	for _, e := range all {
+		if e.committed != (fleet.PartitionKey{}) {
+			change.Removals = append(change.Removals, e.applied.Record.ID)
+			e.committed, e.applied = fleet.PartitionKey{}, core.Member{}
+		}
+	}
+	if len(change.Removals) == 0 {
 		return
 	}
-	if err := r.parts.Core.Commit(core.Change{Removals: []fleet.WorkerID{id}}); err != nil {
-		r.log.Error("worker not removed", "worker", id.String(), "err", err)
+	if err := r.parts.Core.Commit(change); err != nil {
+		r.log.Error("workers not removed", "workers", len(change.Removals), "first", change.Removals[0].String(), "err", err)
 	}
-	e.committed, e.applied = fleet.PartitionKey{}, core.Member{}
 }
 
 // Changed returns a channel that is closed at the next change of any worker: its

@@ -325,10 +325,18 @@ func TestM6_AFailedWorkerIsTriedAgainWithinSixSeconds(t *testing.T) {
 		mu.Lock()
 		made := slices.Clone(tries[:min(len(tries), 12)]) // those after them only ask whether it is still the same
 		mu.Unlock()
+		gaps, kinds := []time.Duration{}, map[time.Duration]bool{}
 		for i := 1; i < len(made); i++ {
-			if gap := made[i].Sub(made[i-1]); gap > 6*time.Second || gap < 250*time.Millisecond {
+			gap := made[i].Sub(made[i-1])
+			if gaps = append(gaps, gap); i > 4 {
+				kinds[gap] = true
+			}
+			if gap > 6*time.Second || gap < 250*time.Millisecond {
 				t.Errorf("try %d came %s after the one before", i, gap)
 			}
+		}
+		if first, last := gaps[0], gaps[len(gaps)-1]; first > time.Second || last < 4*time.Second || len(kinds) < 2 {
+			t.Errorf("the tries came after %v: want growing pauses, of different lengths", gaps)
 		}
 		cancel()
 		if err := <-ended; err != nil {
@@ -383,15 +391,18 @@ func TestAWorkerWithdrawnWhileItIsPreparedNeverAppears(t *testing.T) {
 	r := newReconciler(l)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	first := make(chan error, 1)
 	go func() {
-		_ = r.Apply(ctx, "file", []fleet.Record{record(t, 1, func(r *fleet.Record) { r.BlockSize = 0 })})
+		first <- r.Apply(ctx, "file", []fleet.Record{record(t, 1, func(r *fleet.Record) { r.BlockSize = 0 })})
 	}()
 	<-began
 	done := make(chan error, 1)
 	go func() { done <- r.Apply(context.Background(), "file", nil) }()
 	close(hold)
-	if err := <-done; err != nil {
-		t.Fatal(err)
+	for _, ended := range []chan error{done, first} {
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
 	}
 	if len(l.workers) != 0 || len(r.Workers()) != 0 {
 		t.Errorf("left %v %v", l.workers, r.Workers())

@@ -131,7 +131,7 @@ func (t *inhibitions) reasons(m *member, now time.Time) []string {
 	out := append([]string{}, m.reasons...)
 	if t.holds(m, now) {
 		until := t.of(m.record.ID, m.generation).until
-		out = append(out, "inhibited: no connection, until "+until.UTC().Format(time.RFC3339))
+		out = append(out, "inhibited: it could not be called, until "+until.UTC().Format(time.RFC3339))
 	}
 	return out
 }

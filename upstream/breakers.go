@@ -152,6 +152,14 @@ func (s *breakers) configure(cfg BreakerConfig) {
 	}
 }
 
+// reset closes an endpoint's breaker.
+func (s *breakers) reset(ep Endpoint, reason string) {
+	if b := s.of(ep); b != nil {
+		b.reset(reason)
+		s.tell(b)
+	}
+}
+
 // counts tells how many breakers are in each state.
 func (s *breakers) counts() (n [breakerStates]int64) {
 	if m := s.failed.Load(); m != nil {

@@ -318,6 +318,28 @@ func TestWorkersBehindOneAddressFailApart(t *testing.T) {
 	}
 }
 
+// Whoever comes to an address is not judged by what failed there before, nor by calls
+// that are under way still.
+func TestABreakerIsResetForAnotherWorker(t *testing.T) {
+	g := newGate(t, nil)
+	late, _ := g.Enter(g.ep)
+	g.open()
+	g.heard("open true: 5 failures in a row, the latest: dial: connection refused")
+	g.Reset(g.ep, "another worker is there")
+	g.heard("open false: another worker is there")
+	for range 4 {
+		if !g.call(refused, 0) {
+			t.Fatal("held back")
+		}
+	}
+	g.Leave(g.ep, late, refused, 0) // the fifth, but of the one before
+	if !g.call(nil, 200) {
+		t.Error("held back for a call of the worker before")
+	}
+	g.Reset(endpoint(t, "http://nobody:1"), "")
+	g.open()
+}
+
 func TestBreakersThatAreSwitchedOffLetAllPass(t *testing.T) {
 	g := newGate(t, nil)
 	g.open()

@@ -68,6 +68,25 @@ func (c *Client) OnBreaker(fn func(worker string, open bool, reason string)) {
 	c.breakers.told.Store(&fn)
 }
 
+// ResetBreaker closes the breaker of the worker at a base URL, in the form of
+// fleet.NormaliseURL: another one is there by now. What is under way counts no more.
+func (c *Client) ResetBreaker(url string) {
+	if ep, err := ParseEndpoint(url); err == nil {
+		c.breakers.reset(ep, "another worker is there")
+	}
+}
+
+// OnTrial tells whether the breaker of the worker at such a URL is half open: one call at
+// a time is made there.
+func (c *Client) OnTrial(url string) bool {
+	ep, err := ParseEndpoint(url)
+	if err != nil {
+		return false
+	}
+	b := c.breakers.of(ep)
+	return b != nil && b.standing() == breakerHalfOpen
+}
+
 // Run closes connections that have been unused for IdleConnTimeout and ends the
 // cooldowns of breakers, until ctx ends; it returns nil. Without it both is done
 // when the worker is called next, and connections are closed by Close, but

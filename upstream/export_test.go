@@ -52,6 +52,9 @@ func (b *Breakers) Leave(ep Endpoint, p Pass, err *Error, status int) {
 // Configure puts another configuration in force.
 func (b *Breakers) Configure(cfg BreakerConfig) { b.s.configure(cfg) }
 
+// Reset closes the breaker of an endpoint.
+func (b *Breakers) Reset(ep Endpoint, reason string) { b.s.reset(ep, reason) }
+
 // Sweep is what Run does now and then.
 func (b *Breakers) Sweep() { b.s.sweep(time.Now()) }
 

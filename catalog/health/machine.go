@@ -23,12 +23,13 @@ type machine struct {
 	strikes []time.Time
 	trial   bool // it has returned unproven: one failure ejects
 
-	// The ejection by requests or by the breaker.
+	// The ejection by requests.
 	ejected  string // the reason; empty for none
-	breaker  bool   // it is the breaker's
 	until    time.Time
 	wait     time.Duration // how long it is, or the last one was
-	returned time.Time     // when the last one ended
+	returned time.Time     // when the last one ended, or the breaker was open last
+
+	breaker string // why its breaker is open; empty while it is not
 }
 
 // state is where a machine stands.
@@ -74,10 +75,10 @@ func (m *machine) passive(r *Config, now time.Time, o fleet.Outcome) {
 	case o == fleet.Success:
 		m.strikes, m.trial = m.strikes[:0], false
 		return
-	case o == fleet.NoOutcome || !m.joined || m.down || m.ejected != "" || r.Passive.Failures == 0:
+	case o == fleet.NoOutcome || !m.joined || m.down || m.ejected != "" || m.breaker != "" || r.Passive.Failures == 0:
 		return
 	case m.trial:
-		m.eject(r, now, wordOutlier+": 1 failure after its return", false)
+		m.eject(r, now, wordOutlier+": 1 failure after its return")
 		return
 	}
 	if len(m.strikes) >= r.Passive.Failures {
@@ -85,20 +86,19 @@ func (m *machine) passive(r *Config, now time.Time, o fleet.Outcome) {
 	}
 	m.strikes = append(m.strikes, now)
 	if len(m.strikes) == r.Passive.Failures && now.Sub(m.strikes[0]) <= r.Passive.Window {
-		m.eject(r, now, fmt.Sprintf("%s: %d failures in a row", wordOutlier, r.Passive.Failures), false)
+		m.eject(r, now, fmt.Sprintf("%s: %d failures in a row", wordOutlier, r.Passive.Failures))
 	}
 }
 
-// setBreaker notes that the worker's breaker opened or closed. One that opens
-// again while it is open already begins no new ejection before the last one is
-// over.
-func (m *machine) setBreaker(r *Config, now time.Time, open bool, reason string) {
+// setBreaker notes that the worker's breaker has opened, or is open no more: the worker
+// is out for that long, whatever else is known of it. What its requests said before
+// counts no more then.
+func (m *machine) setBreaker(now time.Time, open bool, reason string) {
 	switch {
-	case !open && m.breaker:
-		m.release(now)
-		m.trial = false
-	case open && m.joined && (m.ejected == "" || !now.Before(m.until)):
-		m.eject(r, now, worded(wordBreaker, reason), true)
+	case open:
+		m.breaker = worded(wordBreaker, reason)
+	case m.breaker != "":
+		m.breaker, m.strikes, m.trial, m.returned = "", m.strikes[:0], false, now
 	}
 }
 
@@ -114,13 +114,13 @@ func (m *machine) tick(r *Config, now time.Time) {
 func (m *machine) suspect() bool { return len(m.strikes) > 0 || m.trial }
 
 // eject begins an ejection.
-func (m *machine) eject(r *Config, now time.Time, reason string, breaker bool) {
+func (m *machine) eject(r *Config, now time.Time, reason string) {
 	m.strikes, m.trial = m.strikes[:0], false
 	if m.ejected == "" {
 		m.rest(r, now)
 	}
 	m.wait = min(max(2*m.wait, r.BaseEjection), r.MaxEjection)
-	m.ejected, m.breaker, m.until = reason, breaker, now.Add(m.wait)
+	m.ejected, m.until = reason, now.Add(m.wait)
 }
 
 // rest halves the time of the last ejection for each such time that the worker has
@@ -135,7 +135,7 @@ func (m *machine) rest(r *Config, now time.Time) {
 }
 
 func (m *machine) release(now time.Time) {
-	m.ejected, m.breaker, m.until, m.returned = "", false, time.Time{}, now
+	m.ejected, m.until, m.returned = "", time.Time{}, now
 }
 
 // trust makes the worker one that is not probed.
@@ -150,8 +150,8 @@ func (m *machine) verdict(r *Config, now time.Time) verdict {
 		return verdict{silent, worded(m.last, "never answered within "+short(r.Grace))}
 	case !m.joined:
 		return verdict{starting, wordStarting + ": " + m.last}
-	case m.breaker:
-		return verdict{unfit, m.ejected}
+	case m.breaker != "":
+		return verdict{unfit, m.breaker}
 	case m.down:
 		return verdict{unfit, m.last}
 	case m.ejected != "":

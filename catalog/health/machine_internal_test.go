@@ -158,7 +158,7 @@ func TestPassiveFailuresOfAWorkerThatIsOutChangeNothing(t *testing.T) {
 		for range 10 {
 			m.passive(&cfg, now, fleet.ConnectFailed)
 		}
-		m.setBreaker(&cfg, now, !m.joined, "")
+		m.setBreaker(now, !m.joined, "")
 		if m.ejected != "" || len(m.strikes) > 0 {
 			t.Errorf("%s: ejected %q with %d strikes, want neither", name, m.ejected, len(m.strikes))
 		}

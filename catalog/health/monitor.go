@@ -139,11 +139,10 @@ func (m *Monitor) Passive(id fleet.WorkerID, o fleet.Outcome) {
 
 // Breaker hears that the proxy's breaker of a worker has opened, which takes the
 // worker out, or that it is open no more, which ends that at once: it lets a call
-// through to try, or has closed. An ejection of this kind ends by time too, as one by
-// failed requests does, if that comes first. The reason is for operators; it should
-// hold no address.
+// through to try, or has closed. The reason is for operators; it should hold no
+// address.
 func (m *Monitor) Breaker(id fleet.WorkerID, open bool, reason string) {
-	m.hear(id, func(w *watched, now time.Time) { w.machine.setBreaker(&m.cfg, now, open, reason) })
+	m.hear(id, func(w *watched, now time.Time) { w.machine.setBreaker(now, open, reason) })
 }
 
 // hear lets a worker's machine hear something and does what follows.

@@ -22,6 +22,7 @@ import (
 	"github.com/routerd/routerd/host/library"
 	"github.com/routerd/routerd/internal/config"
 	"github.com/routerd/routerd/prompt"
+	"github.com/routerd/routerd/upstream"
 )
 
 // adminModule is the admin API. It starts before the frontend and stops after
@@ -58,6 +59,7 @@ type adminParts struct {
 	Workers   *catalog.Reconciler
 	Tokenizer *prompt.Tokenizer
 	Adapters  *adapters.Manager
+	Upstream  *upstream.Client
 	Source    *api.Source
 	Sources   *catalog.Sources
 	Scraper   *scrape.Scraper
@@ -79,7 +81,7 @@ func newAdmin(p adminParts) (*admin.Server, error) {
 	}
 	p.Addresses.token.Store(&ac.Token)
 	return admin.New(ac, admin.Parts{
-		Modules: p.Modules, Policies: p.Policies, Workers: workerList{p.Workers, p.Caches, p.Scraper, p.Core, p.Tokenizer, p.Adapters}, WorkerSource: p.Source,
+		Modules: p.Modules, Policies: p.Policies, Workers: workerList{p.Workers, p.Caches, p.Scraper, p.Core, p.Tokenizer, p.Adapters, p.Upstream}, WorkerSource: p.Source,
 		Drains: p.Workers, Sources: p.Sources, Partitions: p.Core,
 		Kv: p.Caches, Decisions: p.Core.Decisions(), Metrics: p.Gatherer, Config: p.Reloads, Ready: p.Readiness.check,
 		Limits: p.Runtime.Limits,

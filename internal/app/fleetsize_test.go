@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -96,10 +97,22 @@ func TestFiveThousandWorkersOfOneList(t *testing.T) {
 			changed := list[n/2]
 			changed.Taints = []string{"slow"}
 			list[n/2] = changed
-			applied(t, f, list...)
+			again, err := f.Reconciler.Plan("file", list)
+			if err != nil || !slices.Equal(again, []fleet.WorkerID{changed.ID}) {
+				t.Errorf("one change has %d workers tried, %v", len(again), err)
+			}
+			f.Reconciler.Bring(t.Context(), again...)
 			t.Logf("one change: %s of CPU", spent(t)-before)
 			if got := f.Upserts.Load() - upserts; got != 1 || f.Unlistens.Load() != 0 {
 				t.Errorf("one change touched %d workers", got)
+			}
+			commits := f.Commits.Load()
+			before = spent(t)
+			applied(t, f)
+			cpu = spent(t) - before
+			t.Logf("none is left: %s of CPU, %d changes", cpu, f.Commits.Load()-commits)
+			if got := f.Commits.Load() - commits; cpu > reconcileWithin || got != 1 || len(f.Reconciler.Workers()) != 0 {
+				t.Errorf("that all leave took %s of CPU and %d changes, want %s at most, and one", cpu, got, reconcileWithin)
 			}
 		})
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/routerd/routerd/catalog/scrape"
 	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/internal/config"
+	"github.com/routerd/routerd/upstream"
 )
 
 // fileSource is the name of the configuration file's workers.
@@ -27,14 +28,14 @@ func membershipModule() fx.Option {
 
 func newReconciler(
 	lc fx.Lifecycle, d *dataDir, l *live, c *core.SelectionCore, index *caches, monitor *health.Monitor, scraper *scrape.Scraper, all *roster,
-	log *slog.Logger, failed failures,
+	client *upstream.Client, log *slog.Logger, failed failures,
 ) (*catalog.Reconciler, error) {
 	drains, err := catalog.OpenDrains(d.file("drains.json"))
 	if err != nil {
 		return nil, err
 	}
 	r := catalog.New(catalog.Parts{
-		Core: c, Listeners: index, Engines: newEngines(l), Health: monitor, Adapters: scraper.Adapters, Drains: drains,
+		Core: c, Listeners: index, Engines: newEngines(l), Health: monitor, Adapters: scraper.Adapters, Drains: drains, Left: client.ResetBreaker,
 	}, log.With("component", "catalog"))
 	all.is(r)
 	background(lc, failed, "worker reconciler", r.Run)

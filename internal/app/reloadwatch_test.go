@@ -194,3 +194,31 @@ func testWatchConfig(t *testing.T) {
 		t.Error("the changed file is not in force")
 	}
 }
+
+// Nobody asks a worker that has left the file, for its health or its load: the list leads
+// from the file to those who watch.
+func TestO6_NobodyAsksAWorkerThatLeftTheFile(t *testing.T) {
+	var asked [2]atomic.Int64
+	counting := func(i int) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			asked[i].Add(1)
+			fine(w, r)
+		}
+	}
+	r := watchedWorkers(t, func(c *config.Config) {
+		c.Workers.HealthCheck.Interval, c.Workers.Scrape.Interval = 100*time.Millisecond, 100*time.Millisecond
+	}, counting(0), counting(1))
+	more := func(of, n int64) {
+		t.Helper()
+		from := asked[of].Load()
+		until(t, "questions come", func() bool { return asked[of].Load() >= from+n })
+	}
+	more(1, 4)
+	r.change(t, func(c *config.Config) { c.Workers.Static = c.Workers.Static[:1] }, "workers.static")
+	more(0, 15) // what was under way has ended
+	before := asked[1].Load()
+	more(0, 20)
+	if got := asked[1].Load() - before; got != 0 {
+		t.Errorf("%d questions to a worker that has left", got)
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"github.com/routerd/routerd/core/load"
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/prompt"
+	"github.com/routerd/routerd/upstream"
 )
 
 // tokenizeUnsupported is the reason of a worker that serves but whose engine
@@ -31,6 +32,9 @@ const adapterNoSlot = "adapter_no_slot: "
 // reached who publishes a rank's KV events.
 const eventsUnconnected = "kv_events_unconnected: "
 
+// breakerOnTrial is the reason of a worker that serves one call at a time.
+const breakerOnTrial = "breaker_half_open: one call at a time, until one has gone well"
+
 // workerList is the catalog's workers with what the core, the tokenizer and the
 // manager of adapters know of them.
 type workerList struct {
@@ -40,6 +44,7 @@ type workerList struct {
 	core      *core.SelectionCore
 	tokenizer *prompt.Tokenizer
 	adapters  *adapters.Manager
+	upstream  *upstream.Client
 }
 
 var _ admin.WorkerList = workerList{}
@@ -113,6 +118,9 @@ func (l workerList) ranks() map[fleet.WorkerID][]core.RankView {
 
 func (l workerList) add(v *catalog.View, ranks []core.RankView, managed []adapters.View) {
 	v.Reasons = append(slices.Clone(v.Reasons), rankReasons(v.Reasons, ranks)...)
+	if v.Lifecycle == core.Ready && l.upstream.OnTrial(v.URL) {
+		v.Reasons = append(v.Reasons, breakerOnTrial)
+	}
 	if l.tokenizer.Refusing(v.Name) {
 		v.Reasons = append(v.Reasons, tokenizeUnsupported)
 	}
