@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -220,5 +222,41 @@ func TestO6_NobodyAsksAWorkerThatLeftTheFile(t *testing.T) {
 	more(0, 20)
 	if got := asked[1].Load() - before; got != 0 {
 		t.Errorf("%d questions to a worker that has left", got)
+	}
+}
+
+// Whatever is asked of a worker whose URL ends with a slash has one path: requests,
+// probes, questions for its load and for what it is.
+func TestM1_NoRequestHasADoubledSlash(t *testing.T) {
+	var mu sync.Mutex
+	lines := map[string]bool{}
+	url := fakeWorker(t, func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		lines[r.Method+" "+r.RequestURI] = true
+		mu.Unlock()
+		fine(w, r)
+	})
+	cfg := settings(t)
+	cfg.Workers.HealthCheck.Interval, cfg.Workers.Scrape.Interval = 100*time.Millisecond, 100*time.Millisecond
+	cfg.Workers.Static = append(cfg.Workers.Static, record(t, "w1", "HTTP"+strings.TrimPrefix(url, "http")+"/", func(r *fleet.Record) { r.NoHealthCheck = false }))
+	r := startReloadable(t, cfg)
+	waitForWorkers(t, r.App)
+	complete(t, r.App, "hello")
+	until(t, "all have asked", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, line := range []string{"POST /v1/completions", "GET /v1/models", "GET /metrics", "GET /health"} {
+			if !lines[line] {
+				return false
+			}
+		}
+		return true
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	for line := range lines {
+		if strings.Contains(line, "//") {
+			t.Errorf("the worker was asked %s", line)
+		}
 	}
 }
