@@ -194,9 +194,7 @@ func peersPoolAndState(t *testing.T) {
 			t.Fatalf("call %d: %v, %v: the instance was not kept", i, got, err)
 		}
 	}
-	if u := r.Usage(); u.Instances != 2 {
-		t.Errorf("%d instances after 50 calls, want 2", u.Instances)
-	}
+	eventually(t, "two instances after 50 calls", func() bool { return r.Usage().Instances == 2 }) // one may be about to go
 }
 
 // peersParallelCalls has a call that takes long hold nobody up.
