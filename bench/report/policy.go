@@ -6,9 +6,43 @@ import (
 	"strings"
 )
 
-// page is policy.md.
-func page(lines, decay []line, machine string) string {
-	first, last := lines[0], lines[len(lines)-1]
+// form is one of the forms of the policy and how it is called for people.
+type form struct {
+	key, label string
+	budget     float64 // at most so many times native; 0 for none
+}
+
+func forms() []form {
+	return []form{
+		{"native", "native (`builtin:kv-aware`)", 0},
+		{"simd", "C, SIMD, metered", 1.8},
+		{"simd-unmetered", "the same, bare engine, unmetered", 0},
+		{"scalar", "C, scalar, metered", 2.5},
+		{"scalar-unmetered", "the same, bare engine, unmetered", 0},
+		{"go", "Go, metered", 5},
+		{"go-unmetered", "the same, bare engine, unmetered", 0},
+		{"extism-json", "Go, Extism, JSON", 0},
+	}
+}
+
+// policyReport is policy.md, and what is drawn beside it.
+func policyReport(file string) (string, []panel, error) {
+	all, err := read(file)
+	if err != nil {
+		return "", nil, err
+	}
+	lines, err := sizes(all, "BenchmarkPolicyDecision/candidates=")
+	if err != nil {
+		return "", nil, err
+	}
+	decay, err := sizes(all, "BenchmarkPolicyDecision/decay/candidates=")
+	if err != nil {
+		return "", nil, err
+	}
+	return policyPage(lines, decay), []panel{costs(lines), ratios(lines)}, nil
+}
+
+func policyPage(lines, decay []line) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<!-- Written by make bench-policy. -->
 # A policy decision in each of its forms
@@ -27,11 +61,11 @@ collector's threads, which only Extism's garbage keeps busy. All forms are seen 
 | bare engine, unmetered | the same module as its author wrote it, called by wazero alone: no fuel, pool, deadline or checks; frame, clean-up and pick as above |
 | Extism, JSON | the table as a JSON object a candidate, the call of an Extism plugin (go-sdk 1.7.1, no limits) written in Go, its JSON read; clean-up and pick as above |
 
-Measured %s at commit %s on %d cores: %s, %s. Load average %s at the start, %s at the end.
+%s
 
 ![CPU time a candidate, by candidates](policy.svg)
 
-`, first.At, first.Commit, first.Host.CPUs, machine, first.Host.Go, average(first.Load), average(last.Load))
+`, measured(lines))
 	b.WriteString("CPU time of a decision in µs, and how many times native that is:\n\n")
 	table(&b, lines, decision)
 	b.WriteString("\nCPU time a candidate in ns:\n\n")
@@ -60,17 +94,11 @@ func decision(f map[string]float64) string {
 	return digits(f["ns/decision"] / 1000)
 }
 
-// average is the average of the last minute.
-func average(load string) string {
-	one, _, _ := strings.Cut(load, " ")
-	return one
-}
-
 // table writes a row a form and a column a size; a row without text is left out.
 func table(b *strings.Builder, lines []line, cell func(map[string]float64) string) {
 	b.WriteString("| candidates |")
 	for _, l := range lines {
-		fmt.Fprintf(b, " %d |", l.candidates)
+		fmt.Fprintf(b, " %d |", l.size)
 	}
 	b.WriteString("\n|---|" + strings.Repeat("---|", len(lines)) + "\n")
 	for _, f := range forms() {
@@ -104,7 +132,7 @@ func budgets(b *strings.Builder, lines, decay []line) {
 func verdict(lines []line, f form, candidates int) string {
 	for _, l := range lines {
 		x := l.Figures[f.key]["x-native"]
-		if l.candidates != candidates || x == 0 {
+		if l.size != candidates || x == 0 {
 			continue
 		}
 		word := "met"
@@ -114,16 +142,4 @@ func verdict(lines []line, f form, candidates int) string {
 		return word + ": " + digits(x)
 	}
 	return "not measured"
-}
-
-// digits is a number with three digits that count, or all of its whole ones.
-func digits(v float64) string {
-	switch {
-	case v >= 100:
-		return strconv.FormatFloat(v, 'f', 0, 64)
-	case v >= 10:
-		return strconv.FormatFloat(v, 'f', 1, 64)
-	default:
-		return strconv.FormatFloat(v, 'f', 2, 64)
-	}
 }
