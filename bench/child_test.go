@@ -18,7 +18,8 @@ import (
 // second is the kind, the rest are the kind's own.
 const childMark = "bench-child"
 
-// child is another process of this test binary. On standard output it tells its
+// child is another process of this test binary that serves; the kind "index"
+// does its work and ends. On standard output it tells its
 // addresses on one line once it is ready, then for each line that it reads the
 // CPU time that it has used so far, in nanoseconds. It ends with its standard
 // input.
@@ -84,6 +85,8 @@ func childMain(kind string, args []string) int {
 	var stop func() error
 	var err error
 	switch kind {
+	case "index":
+		return ended(kind, measureExact(os.Stdout, args[0], args[1]))
 	case "worker":
 		addrs, stop, err = serveWorkers()
 	case "relay":
@@ -100,6 +103,11 @@ func childMain(kind string, args []string) int {
 	if err == nil {
 		err = errors.Join(answer(addrs), stop())
 	}
+	return ended(kind, err)
+}
+
+// ended says what ended a child and returns the exit code.
+func ended(kind string, err error) int {
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", kind, err)
 		return 1

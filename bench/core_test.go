@@ -207,13 +207,7 @@ func memoryOf(n int, f func()) figures {
 }
 
 // processTime is the CPU time of the process with all its threads.
-func processTime() time.Duration {
-	var t unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &t); err != nil {
-		panic(err) // it fails for bad arguments alone
-	}
-	return time.Duration(t.Nano())
-}
+func processTime() time.Duration { return clockTime(unix.CLOCK_PROCESS_CPUTIME_ID) }
 
 // handleOf publishes kv-aware for good: a handle has no end.
 func handleOf(b *testing.B) *policy.Handle {

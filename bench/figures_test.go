@@ -48,11 +48,17 @@ func (s series) minus(o series) float64 {
 // figures are what a benchmark tells of one contender, by unit.
 type figures map[string]float64
 
-// report tells the figures of each contender as the metrics of a benchmark below
-// b, which has measured them: the number of iterations that go test prints for
-// it means nothing. It also appends them as a line of JSON to the file that
-// $BENCH_JSON names, if it does.
+// report shows the figures of each contender and keeps them.
 func report(b *testing.B, names []string, all map[string]figures) {
+	b.Helper()
+	show(b, names, all)
+	keep(b, all)
+}
+
+// show tells the figures of each contender as the metrics of a benchmark below
+// b, which has measured them: the number of iterations that go test prints for
+// it means nothing.
+func show(b *testing.B, names []string, all map[string]figures) {
 	for _, name := range names {
 		b.Run(name, func(b *testing.B) {
 			b.ReportMetric(0, "ns/op") // prints none
@@ -61,6 +67,12 @@ func report(b *testing.B, names []string, all map[string]figures) {
 			}
 		})
 	}
+}
+
+// keep appends the figures as a line of JSON to the file that $BENCH_JSON names,
+// if it does.
+func keep(b *testing.B, all map[string]figures) {
+	b.Helper()
 	if file := os.Getenv("BENCH_JSON"); file != "" {
 		if err := record(file, b.Name(), all); err != nil {
 			b.Fatal(err)

@@ -225,9 +225,12 @@ func (d *decider) decide(b *testing.B, n int) time.Duration {
 
 // threadTime is the CPU time of this thread. Audits and the collector's threads
 // are not in it.
-func threadTime() time.Duration {
+func threadTime() time.Duration { return clockTime(unix.CLOCK_THREAD_CPUTIME_ID) }
+
+// clockTime is what a clock of the system says.
+func clockTime(clock int32) time.Duration {
 	var t unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
+	if err := unix.ClockGettime(clock, &t); err != nil {
 		panic(err) // it fails for bad arguments alone
 	}
 	return time.Duration(t.Nano())
