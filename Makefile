@@ -72,6 +72,10 @@ bench: deps ## Run the benchmarks (PKG, BENCH, BENCHTIME, COUNT)
 bench-policy: deps ## Measure a decision in all its forms, Extism's too; writes docs/benchmarks/policy.*
 	scripts/bench-policy.sh
 
+.PHONY: bench-index
+bench-index: deps ## Measure the exact index and Dynamo's trees (FLEETS, DEPTHS, OUT); writes docs/benchmarks/index.*
+	FLEETS='$(FLEETS)' DEPTHS='$(DEPTHS)' OUT='$(OUT)' scripts/bench-index.sh
+
 .PHONY: bench-core
 bench-core: deps ## Measure a whole booking and the native default policy (BENCH_DYNAMO=FILE: in turns with that rig)
 	go test -run '^$$' -bench '^Benchmark(Core|SelectReserveFree|KVAware)$$' -timeout 30m ./bench ./core ./core/policy

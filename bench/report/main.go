@@ -1,7 +1,8 @@
 // Command report turns the figures of a benchmark, lines of JSON as $BENCH_JSON
-// takes them, into a page and a plot in FOLDER.
+// takes them, into a page and a plot in FOLDER: of BenchmarkPolicyDecision or of
+// BenchmarkIndex.
 //
-//	report policy FIGURES FOLDER
+//	report policy|index FIGURES FOLDER
 package main
 
 import (
@@ -12,7 +13,7 @@ import (
 
 func main() {
 	if len(os.Args) != 4 {
-		fmt.Fprintln(os.Stderr, "usage: report policy FIGURES FOLDER")
+		fmt.Fprintln(os.Stderr, "usage: report policy|index FIGURES FOLDER")
 		os.Exit(2)
 	}
 	if err := run(os.Args[1], os.Args[2], os.Args[3]); err != nil {
@@ -28,8 +29,10 @@ func run(what, figures, folder string) error {
 	switch what {
 	case "policy":
 		text, panels, err = policyReport(figures)
+	case "index":
+		text, panels, err = indexReport(figures)
 	default:
-		err = fmt.Errorf("report %q: must be policy", what)
+		err = fmt.Errorf("report %q: must be policy or index", what)
 	}
 	if err != nil {
 		return err
