@@ -6,7 +6,7 @@ import "image/color"
 func indexPanels(fleets []fleet) []panel {
 	return []panel{
 		{x: "blocks of a prompt", y: "CPU time of a find, µs", log: true, min: 0.1, max: 1000, curves: indexCurves(fleets, "find-cpu-us")},
-		{x: "blocks of a prompt", y: "CPU time of a stored block, 16 an event, ns", max: 1000, curves: indexCurves(fleets, "store16-cpu-ns/block")},
+		{x: "blocks of a prompt", y: "CPU time of a stored block, 16 an event, ns", max: 600, curves: indexCurves(fleets, "store16-cpu-ns/block")},
 		{x: "blocks of a prompt", y: "bytes of a worker's block, 16 an event", max: 200, curves: indexCurves(fleets, "bytes16/block")},
 	}
 }
