@@ -84,7 +84,6 @@ func indexPage(fleets []fleet) string {
 %s
 
 ![CPU time of a find, of a stored block, and bytes a block, by depth](index.svg)
-
 %s`, measured(ends), indexMethod)
 	indexSummary(&b, fleets)
 	for _, f := range fleets {
@@ -128,10 +127,14 @@ func indexSummary(b *strings.Builder, fleets []fleet) {
 
 // ratio is ours as times another's; empty where that has no such figure.
 func ratio(l line, other, unit string) string {
-	if x, ok := l.Figures["exact"]["x-"+other+"-"+unit]; ok {
-		return fmt.Sprintf("%.2f", x)
+	x, ok := l.Figures["exact"]["x-"+other+"-"+unit]
+	switch {
+	case !ok:
+		return ""
+	case x < 0.1:
+		return fmt.Sprintf("%.1g", x)
 	}
-	return ""
+	return fmt.Sprintf("%.2f", x)
 }
 
 // indexTable has a row a figure and a column a contender, and then the ratios.
