@@ -16,7 +16,8 @@ turns. A block has 16 tokens. Prompts that are asked for are stored ones at full
 included; of a find that of its thread; "on the clock" is wall time. Our times for stores contain the hashing of the tokens,
 which the crate gets as hashes. What our child process is fed with lies outside of its heap, where the collector does not
 look and which does not put a collection off. CPU time and ratios hold beside other work better than times on the clock and
-the longest pauses do: one slice that the scheduler gives to another is some milliseconds. Ratios are medians of the rounds' ratios; below 1 ours takes less.
+the longest pauses do: time that the scheduler gives to others in the middle of a find is in its pause, and where other
+programs are at work that can be tens of milliseconds, for a thread that does nothing as well. Ratios are medians of the rounds' ratios; below 1 ours takes less.
 
 | row | what is done |
 |---|---|
