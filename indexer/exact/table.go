@@ -169,12 +169,18 @@ func (t *table) resize(size int) {
 		t.secret = rand.Uint64() | 1
 	}
 	was := t.entries
-	t.entries, t.numbers = make([]entry, size), 0
+	t.entries = make([]entry, size)
 	for i := range was {
-		if s := &was[i]; s.ref != 0 {
-			n := s.number()
-			t.put(kvcache.NumberHash(n), t.home(n), s.ref)
+		if was[i].ref == 0 {
+			continue
 		}
+		at := t.home(was[i].number()) // rises with i, but for those that went around the end
+		for t.entries[at].ref != 0 {
+			if at++; at == size {
+				at = 0
+			}
+		}
+		t.entries[at] = was[i]
 	}
 }
 
