@@ -171,15 +171,15 @@ func (x *Index) open(h *holder, t kvcache.Tier) error {
 // eachNode does something with each node that a worker has blocks of on a tier, and
 // gives the trie's lock, which is held, to others now and then.
 func (x *Index) eachNode(h *holder, t kvcache.Tier, do func(id uint32)) {
-	done, n := map[uint32]struct{}{}, 0
+	done, n := make([]uint64, x.trie.IDs()/64+1), 0
 	h.tiers[t].each(func(_ kvcache.EngineHash, at runtrie.Ref) {
 		if n++; n%slice == 0 {
 			x.trie.Unlock()
 			x.trie.Lock()
 		}
 		id, _ := at.Node()
-		if _, twice := done[id]; !twice {
-			done[id] = struct{}{}
+		if bit := uint64(1) << (id % 64); done[id/64]&bit == 0 {
+			done[id/64] |= bit
 			do(id)
 		}
 	})

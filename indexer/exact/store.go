@@ -111,6 +111,9 @@ func (x *Index) parent(h *holder, ev *kvcache.Event) (at runtrie.Ref, salt uint6
 
 // salt is what the cache salt of a held block's chain adds to the seed.
 func (x *Index) salt(at runtrie.Ref) uint64 {
+	if !x.trie.Salted() {
+		return 0
+	}
 	id, _ := at.Node()
 	x.trie.Lock()
 	defer x.trie.Unlock()

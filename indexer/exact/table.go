@@ -159,8 +159,8 @@ func (t *table) close(hole int) {
 
 // shrink gives memory back after many hashes went.
 func (t *table) shrink() {
-	if size := len(t.entries); size > minEntries && t.numbers*3 < size {
-		t.resize(max(minEntries, t.numbers*8/5))
+	if size := len(t.entries); size > minEntries && t.numbers*4 < size {
+		t.resize(max(minEntries, t.numbers*2))
 	}
 }
 

@@ -1,8 +1,11 @@
 package runtrie
 
+import "sync/atomic"
+
 // salts numbers the salts of chains, each for as long as a node has it. Number 0 is no
 // salt.
 type salts struct {
+	inUse   atomic.Int64 // different ones
 	numbers map[uint64]uint32
 	all     []salted
 	free    []uint32
@@ -13,7 +16,7 @@ type salted struct {
 	nodes uint32
 }
 
-func newSalts() salts { return salts{numbers: map[uint64]uint32{}, all: make([]salted, 1)} }
+func newSalts() *salts { return &salts{numbers: map[uint64]uint32{}, all: make([]salted, 1)} }
 
 func (s *salts) of(number uint32) uint64 { return s.all[number].salt }
 
@@ -28,9 +31,11 @@ func (s *salts) take(salt uint64) uint32 {
 	case len(s.free) > 0:
 		number, s.free = s.free[len(s.free)-1], s.free[:len(s.free)-1]
 		s.numbers[salt], s.all[number] = number, salted{salt: salt}
+		s.inUse.Add(1)
 	default:
 		number = uint32(len(s.all))
 		s.numbers[salt], s.all = number, append(s.all, salted{salt: salt})
+		s.inUse.Add(1)
 	}
 	s.all[number].nodes++
 	return number
@@ -51,6 +56,7 @@ func (s *salts) drop(number uint32) {
 	}
 	if s.all[number].nodes--; s.all[number].nodes == 0 {
 		delete(s.numbers, s.all[number].salt)
+		s.inUse.Add(-1)
 		s.free = append(s.free, number)
 	}
 }

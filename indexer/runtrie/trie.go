@@ -25,7 +25,7 @@ type Trie struct {
 
 	slots  slots
 	crowds crowdBytes
-	salts  salts
+	salts  *salts
 }
 
 // slots are the numbers of holders.
@@ -200,6 +200,13 @@ func (t *Trie) prune(id uint32) {
 
 // Nodes is how many nodes there are, those that wait to be used again included.
 func (t *Trie) Nodes() int { return int(t.nodes.live) }
+
+// IDs is above each node's id.
+func (t *Trie) IDs() uint32 { return t.nodes.fresh }
+
+// Salted tells whether any chain has a salt. It may be called at any time; who holds a
+// block of such a chain is told so.
+func (t *Trie) Salted() bool { return t.salts.inUse.Load() > 0 }
 
 // Salt is what the cache salt of a node's chain adds to the seed of its hashes.
 func (t *Trie) Salt(id uint32) uint64 { return t.salts.of(t.nodes.at(id).salt) }
