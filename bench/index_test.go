@@ -89,7 +89,7 @@ func measureIndexes(b *testing.B, all []indexContender, fleet indexFleet, depth 
 			b.Fatal(err)
 		}
 	}
-	tellIndexes(b, all, took)
+	tellIndexes(b, all, took, fleet.rounds)
 }
 
 // round has a contender measured once.
@@ -111,7 +111,7 @@ func (c indexContender) round(b *testing.B, part, file string) figures {
 
 // tellIndexes shows medians, and ours as times those of the others; what is kept
 // has also the least and the most of the rounds.
-func tellIndexes(b *testing.B, all []indexContender, took map[string]map[string]series) {
+func tellIndexes(b *testing.B, all []indexContender, took map[string]map[string]series, rounds int) {
 	b.Helper()
 	var names []string
 	shown, kept := map[string]figures{}, map[string]figures{}
@@ -128,7 +128,7 @@ func tellIndexes(b *testing.B, all []indexContender, took map[string]map[string]
 	}
 	for name, f := range shown {
 		maps.Copy(kept[name], f)
-		kept[name]["rounds"] = float64(len(took[name]["workers/query"]) / len(indexParts()))
+		kept[name]["rounds"] = float64(rounds)
 	}
 	show(b, names, shown)
 	keep(b, kept)

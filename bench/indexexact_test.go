@@ -51,18 +51,24 @@ func (m *exactMeter) batches() error {
 		return err
 	}
 	m.told["find-cpu-us"] = m.reader.alone().Seconds() * 1e6
-	f, err := m.feed(1)
+	both, err := m.beside("beside-remove-cpu-ns/block")
 	if err != nil {
 		return err
 	}
-	both, err := m.reader.beside(func() error { return f.apply(m.index) })
-	if err != nil {
-		return err
-	}
-	m.told["beside-remove-cpu-ns/block"] = per(both.writer, f)
 	m.told["beside-find-cpu-us"] = both.reader.Seconds() * 1e6
 	m.told["beside-find-worst-us"] = both.took.worst.Seconds() * 1e6
 	return m.remove("remove16-cpu-ns/block")
+}
+
+// beside makes the plan's next changes beside the reader, and tells what they cost.
+func (m *exactMeter) beside(unit string) (besideReader, error) {
+	f, err := m.feed(1)
+	if err != nil {
+		return besideReader{}, err
+	}
+	both, err := m.reader.beside(func() error { return f.apply(m.index) })
+	m.told[unit] = per(both.writer, f)
+	return both, err
 }
 
 func (m *exactMeter) singles() error {
@@ -78,12 +84,12 @@ func (m *exactMeter) fill(cpu, bytes string) error {
 	if err != nil {
 		return err
 	}
-	before := heapInUse()
+	before := float64(heapInUse())
 	took, err := timed(f, m.index)
 	if err != nil {
 		return err
 	}
-	m.told[cpu], m.told[bytes] = per(took, f), float64(heapInUse()-before)/float64(f.blocks())
+	m.told[cpu], m.told[bytes] = per(took, f), (float64(heapInUse())-before)/float64(f.blocks())
 	return m.read()
 }
 
@@ -92,8 +98,13 @@ func (m *exactMeter) read() (err error) {
 	if m.reader, err = newIndexReader(m.index, m.plan); err != nil {
 		return err
 	}
-	m.told["workers/query"], m.told["blocks/query"] = m.reader.hits()
+	m.hits("")
 	return nil
+}
+
+// hits tells what the reader finds now.
+func (m *exactMeter) hits(when string) {
+	m.told[when+"workers/query"], m.told[when+"blocks/query"] = m.reader.hits()
 }
 
 // remove measures the last phase and tells what is found then.
@@ -107,7 +118,7 @@ func (m *exactMeter) remove(cpu string) error {
 		return err
 	}
 	m.told[cpu] = per(took, f)
-	m.told["end-workers/query"], m.told["end-blocks/query"] = m.reader.hits()
+	m.hits("end-")
 	return nil
 }
 
@@ -118,19 +129,14 @@ func (m *exactMeter) churn() error {
 	if err := m.read(); err != nil {
 		return err
 	}
-	f, err := m.feed(1)
+	both, err := m.beside("churn-cpu-ns/block")
 	if err != nil {
 		return err
 	}
-	both, err := m.reader.beside(func() error { return f.apply(m.index) })
-	if err != nil {
-		return err
-	}
-	m.told["churn-cpu-ns/block"] = per(both.writer, f)
 	m.told["churn-find-p50-us"] = both.took.share(0.5).Seconds() * 1e6
 	m.told["churn-find-p99.9-us"] = both.took.share(0.999).Seconds() * 1e6
 	m.told["churn-find-worst-us"] = both.took.worst.Seconds() * 1e6
-	m.told["end-workers/query"], m.told["end-blocks/query"] = m.reader.hits()
+	m.hits("end-")
 	return m.clear()
 }
 

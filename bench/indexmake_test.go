@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"slices"
 
+	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/kvcache"
 )
 
@@ -59,12 +60,12 @@ type planSequence struct {
 func makePlan(fleet indexFleet, depth, queries int, part indexPart) indexPlan {
 	m := &planMaker{workers: fleet.workers, half: depth / 2, batch: part.batch}
 	for f := range max(4, 4096/depth) {
-		m.families = append(m.families, m.blocks(nil, mix(uint64(f)+1), nil))
+		m.families = append(m.families, m.blocks(nil, policy.SplitMix64(uint64(f)+1), nil))
 	}
 	for worker := range fleet.workers {
 		had := make([]bool, len(m.families))
 		for held, n := 0, 0; held < fleet.blocks; n++ {
-			family := int(mix(uint64(worker*1_000_003+n*7+13)) % uint64(len(m.families)))
+			family := int(policy.SplitMix64(uint64(worker*1_000_003+n*7+13)) % uint64(len(m.families)))
 			m.sequence(planSequence{worker, family, !had[family]})
 			held += m.half
 			if !had[family] {
@@ -105,7 +106,7 @@ func (m *planMaker) blocks(dst []byte, seed uint64, family blocks) []byte {
 }
 
 func (m *planMaker) sequence(s planSequence) {
-	seed := mix(uint64(len(m.sequences)) ^ 0xabcd<<40)
+	seed := policy.SplitMix64(uint64(len(m.sequences)) ^ 0xabcd<<40)
 	m.sequences = append(m.sequences, s)
 	m.suffixes = binary.LittleEndian.AppendUint64(m.suffixes, uint64(s.worker))
 	m.suffixes = binary.LittleEndian.AppendUint64(m.suffixes, uint64(s.family))
@@ -115,7 +116,7 @@ func (m *planMaker) sequence(s planSequence) {
 func (m *planMaker) queries(n int) []byte {
 	var all []byte
 	for i := range n {
-		all = binary.LittleEndian.AppendUint64(all, mix(uint64(i))%uint64(len(m.sequences)))
+		all = binary.LittleEndian.AppendUint64(all, policy.SplitMix64(uint64(i))%uint64(len(m.sequences)))
 	}
 	return all
 }

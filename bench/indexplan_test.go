@@ -7,6 +7,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/routerd/routerd/core/policy"
 )
 
 // indexPlan is what an index is measured with: which worker holds which
@@ -24,7 +26,7 @@ import (
 //
 // A block has three words: its content, the hash of its tokens, and the name
 // that engines give to it, which is its sequence hash. Its tokens are the halves
-// of the numbers mix(content), mix(content+1), …, the low half first.
+// of the numbers SplitMix64(content), SplitMix64(content+1), …, the low half first.
 //
 // A step is one event. A store names its blocks in order, and as parent the
 // block before the first, if there is one; a removal names its blocks from the
@@ -143,18 +145,10 @@ func (p indexPlan) check() error {
 	return nil
 }
 
-// mix spreads the bits of a number (SplitMix64).
-func mix(z uint64) uint64 {
-	z += 0x9e3779b97f4a7c15
-	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
-	z = (z ^ z>>27) * 0x94d049bb133111eb
-	return z ^ z>>31
-}
-
 // appendTokens appends the tokens of a block.
 func appendTokens(dst []uint32, content uint64) []uint32 {
 	for i := range uint64(planBlockSize / 2) {
-		pair := mix(content + i)
+		pair := policy.SplitMix64(content + i)
 		dst = append(dst, uint32(pair), uint32(pair>>32))
 	}
 	return dst

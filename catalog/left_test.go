@@ -43,6 +43,10 @@ func TestWhatWasKnownOfAURLIsNoLongerTrueWhenItsWorkerLeaves(t *testing.T) {
 	heard("one leaves and one is another by now", "1", "3")
 	apply(t, r)
 	heard("all leave", "2", "3")
+	nowhere := func(r *fleet.Record) { r.URL = "" }
+	apply(t, r, record(t, 1, nowhere), record(t, 2, nowhere))
+	apply(t, r, record(t, 1, at("1")))
+	heard("one gets a URL, and one leaves that had none")
 }
 
 // A worker that left its source while nobody looked drains no more when it comes again.

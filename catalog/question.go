@@ -121,7 +121,7 @@ func (a *attempt) untold(missing []string, err error) error {
 	}
 	var out incompleteError
 	for i, m := range missing {
-		if field, _, _ := strings.Cut(m, "_unknown"); slices.Contains(unfit, field) {
+		if field := strings.TrimSuffix(strings.TrimSuffix(m, "_unknown"), "_missing"); slices.Contains(unfit, field) {
 			out = append(out, m+": "+contradicted)
 			continue
 		}

@@ -29,7 +29,8 @@ type Parts struct {
 	// Drains may be nil: then none is remembered.
 	Drains *Drains
 	// Left hears of a URL at which a worker is no more: who comes there is another. It is
-	// called with locks held, must be short and call nothing here but AtURL. May be nil.
+	// called while a list is being planned, must be short and call nothing here but AtURL
+	// and Reconsider. May be nil.
 	Left func(url string)
 }
 
@@ -192,8 +193,8 @@ func (r *Reconciler) Plan(source string, desired []fleet.Record) (changed []flee
 	}
 	r.withdraw(p.gone)
 	r.rename(p.renamed)
-	if r.parts.Left != nil {
-		for _, url := range p.left {
+	for _, url := range p.left {
+		if r.parts.Left != nil && url != "" {
 			r.parts.Left(url)
 		}
 	}
@@ -209,7 +210,7 @@ type planned struct {
 	gone    []*entry         // that left, by id
 	changed []fleet.WorkerID // new or changed
 	renamed []*entry         // that have another name now, by id; none where no name goes from one worker to another
-	left    []string         // URLs of those that left or moved
+	left    []string         // URLs of those that left or moved; empty for one that had none
 }
 
 // plan records what the source wants now and returns what is to be done. A worker that
@@ -226,9 +227,7 @@ func (r *Reconciler) plan(source string, desired []fleet.Record) (p planned) {
 			continue
 		}
 		if e.want.URL != rec.URL { // another engine
-			if e.want.URL != "" {
-				p.left = append(p.left, e.want.URL)
-			}
+			p.left = append(p.left, e.want.URL)
 			e.facts, e.askAt, e.silences, e.drain = nil, time.Time{}, 0, r.parts.Drains.of(&rec)
 		}
 		if was := e.want.Name; was != "" && was != rec.Name {

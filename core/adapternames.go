@@ -8,8 +8,7 @@ import (
 
 // indexAdapters rebuilds the adapter table as it will be after the plans: what records
 // list, and what is managed. An adapter under two bases belongs to the one whose name
-// sorts first; one that is
-// called as a base model gets no request.
+// sorts first; one that is called as a base model gets no request.
 func (d *directory) indexAdapters(plans map[fleet.PartitionKey]*plan) {
 	d.adapters, d.lost = map[fleet.PartitionKey]fleet.PartitionKey{}, map[adapterOf]bool{}
 	for id, e := range d.workers {

@@ -23,13 +23,12 @@ import (
 // load, its index and which policy decides for it. It stays for a while when it has
 // lost all its workers (SelectionCore.Forget). Safe for concurrent use.
 type Partition struct {
-	core       *SelectionCore
-	key        fleet.PartitionKey
-	blockSize  int
-	index      KvIndex
-	created    time.Time
-	salt       uint64       // tells the partitions' draws apart under one seed
-	attempting atomic.Int64 // attempts that were taken and not given back; forgotten once it is
+	core      *SelectionCore
+	key       fleet.PartitionKey
+	blockSize int
+	index     KvIndex
+	created   time.Time
+	salt      uint64 // tells the partitions' draws apart under one seed
 
 	eagle atomic.Bool // fixed once it is settled
 
@@ -38,10 +37,11 @@ type Partition struct {
 	emptiedAt  time.Time // when it lost its last worker, or was made
 	preparedAt time.Time // when somebody prepared it last
 
-	ruling   atomic.Pointer[ruling]
-	sequence atomic.Uint64 // requests so far, advisory ones left out
-	attempts sync.Pool     // *attempt, whose buffers are reused
-	view     atomic.Pointer[view]
+	ruling     atomic.Pointer[ruling]
+	sequence   atomic.Uint64 // requests so far, advisory ones left out
+	attempting atomic.Int64  // attempts that were taken and not given back; forgotten once it is
+	attempts   sync.Pool     // *attempt, whose buffers are reused
+	view       atomic.Pointer[view]
 
 	sessions  *affinity.Table
 	adapters  atomic.Pointer[adapterTable] // nil until somebody says more than the records

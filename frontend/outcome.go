@@ -11,8 +11,8 @@ import (
 )
 
 // Outcomes hears how attempts ended, at most once for each that says something of its
-// worker. Passive is called on
-// the request's goroutine: it must be short and safe for concurrent use.
+// worker. Passive is called on the request's goroutine: it must be short and safe for
+// concurrent use.
 type Outcomes interface {
 	Passive(id fleet.WorkerID, o fleet.Outcome)
 }

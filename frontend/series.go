@@ -17,14 +17,15 @@ type series[V any] struct {
 
 	mu     sync.RWMutex // guards all below
 	all    map[string]*used[V]
-	swept  int // how many were left after the last sweep
-	sweeps int // under way
+	swept  int    // how many were left after the last sweep
+	sweeps int    // under way
+	round  uint64 // sweeps that have begun
 }
 
-// used are the series of a name, with how often they were used.
+// used are the series of a name, with the round of their last use.
 type used[V any] struct {
-	v     V
-	times atomic.Uint64
+	v    V
+	last atomic.Uint64
 }
 
 func newSeries[V any](known func() map[string]struct{}, open func(string) V, busy func(V) bool, remove func(string)) *series[V] {
@@ -45,15 +46,15 @@ func (s *series[V]) use(name string, f func(V)) {
 		u = &used[V]{v: s.open(name)}
 		s.all[name] = u
 	}
-	u.times.Add(1)
+	u.last.Store(s.round)
 	f(u.v)
 	if s.sweeps > 0 || len(s.all) <= s.swept+s.swept/8 {
 		s.mu.Unlock()
 		return
 	}
-	before := s.begin()
+	round, _ := s.begin()
 	s.mu.Unlock()
-	s.sweepOf(before, name)
+	s.sweepIn(round, name)
 }
 
 func (s *series[V]) useOld(name string, f func(V)) bool {
@@ -63,7 +64,7 @@ func (s *series[V]) useOld(name string, f func(V)) bool {
 	if u == nil {
 		return false
 	}
-	u.times.Add(1)
+	u.last.Store(s.round)
 	f(u.v)
 	return true
 }
@@ -71,33 +72,31 @@ func (s *series[V]) useOld(name string, f func(V)) bool {
 // sweep takes out the series of names that are not known.
 func (s *series[V]) sweep() {
 	s.mu.Lock()
-	before := s.begin()
+	round, any := s.begin()
 	s.mu.Unlock()
-	s.sweepOf(before, "")
+	if any {
+		s.sweepIn(round, "")
+	}
 }
 
-// begin begins a sweep, of the uses until now. mu must be held.
-func (s *series[V]) begin() (before map[string]uint64) {
+// begin begins a sweep where there is anything to sweep. mu must be held.
+func (s *series[V]) begin() (round uint64, any bool) {
+	if len(s.all) == 0 {
+		return 0, false
+	}
 	s.sweeps++
-	before = make(map[string]uint64, len(s.all))
-	for name, u := range s.all {
-		before[name] = u.times.Load()
-	}
-	return before
+	s.round++
+	return s.round, true
 }
 
-// sweepOf takes out the series of names that are not known, but for one, and those that
-// were used since it began: they may have come after the list was made.
-func (s *series[V]) sweepOf(before map[string]uint64, but string) {
-	var now map[string]struct{}
-	if len(before) > 0 {
-		now = s.known()
-	}
+// sweepIn takes out the series of names that are not known, but for one, and those that
+// were used since the sweep began: they may have come after the list was made.
+func (s *series[V]) sweepIn(round uint64, but string) {
+	now := s.known()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for name, times := range before {
-		u := s.all[name]
-		if _, ok := now[name]; !ok && name != but && u != nil && u.times.Load() == times && !s.busy(u.v) {
+	for name, u := range s.all {
+		if _, ok := now[name]; !ok && name != but && u.last.Load() < round && !s.busy(u.v) {
 			s.remove(name)
 			delete(s.all, name)
 		}

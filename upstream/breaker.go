@@ -12,8 +12,8 @@ import (
 // A worker that does not answer would hold each request that is sent to it for
 // a whole time limit. After a few failures in a row its breaker opens: calls
 // fail at once, so that the caller can go elsewhere. When the cooldown is over,
-// one call at a time is let through; the first that is answered below 400 closes
-// the breaker, a failure opens it for twice as long.
+// one call at a time is let through; BreakerConfig.Successes in a row that are
+// answered below 400 close the breaker, a failure opens it for twice as long.
 //
 // An answer below 400 is a success. Failures are: no connection, a time limit
 // before the head of the answer is complete, a connection that breaks or an

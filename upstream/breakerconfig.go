@@ -25,7 +25,7 @@ type BreakerConfig struct {
 }
 
 // DefaultBreakerConfig opens after 5 failures, for 2 s growing to a minute, and
-// closes with the first trial that is answered.
+// closes with the first trial that is answered below 400.
 func DefaultBreakerConfig() BreakerConfig {
 	return BreakerConfig{Failures: 5, Cooldown: 2 * time.Second, MaxCooldown: time.Minute, Successes: 1}
 }

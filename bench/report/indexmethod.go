@@ -27,8 +27,8 @@ programs are at work that can be tens of milliseconds, for a thread that does no
 | find | who has a prompt, alone |
 | find, remove beside | a reader without pause beside those removals; the writer's time is the process's without that of the reader's thread |
 | churn | in the full index each prompt's own half gives way to a new one, in events of 16; a reader asks without pause |
-| longest pause | the longest time of one find on the clock. With two event threads, what hands over and the reader, crtc has more threads than this machine has cores |
-| clear | one worker's ` + "`Cleared`" + ` event: mean of 8 workers with all their blocks, after the churn; then 8 more beside a reader |
+| longest pause | the longest time of one find on the clock. With two event threads, what hands over and the reader, crtc has four threads |
+| clear | one worker's ` + "`Cleared`" + ` event: mean of 8 workers with all their blocks, or of half of a smaller fleet, after the churn; then as many more beside a reader |
 | bytes a block | for each block of a worker, after the stores: ours heap in use after a collection less that before (HeapInuse), the crate's bytes given out by the allocator less those before (mallinfo2) |
 
 After each 4,096 events crtc's queue is waited for, so that its room is not counted as the index's.

@@ -245,3 +245,13 @@ func dialling(n *int) func(context.Context, string) (net.Conn, error) {
 		return d.DialContext(ctx, "tcp", address)
 	}
 }
+
+// piped is an engine behind pipes, the list that has its worker w1, and a scraper of
+// that by the default settings.
+func piped() (*pipeEngine, *list, *scrape.Scraper) {
+	e := newPipeEngine(plain, cards())
+	workers := listOf(record(1, "http://w1:1"))
+	s := scrape.New(scrape.DefaultConfig(), workers, discard())
+	s.SetDial(e.dial)
+	return e, workers, s
+}

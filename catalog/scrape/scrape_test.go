@@ -350,10 +350,7 @@ func TestOnlyWorkersThatCanBeAskedAre(t *testing.T) {
 
 func TestTheListIsReadWhenItHasChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := newPipeEngine(plain, cards())
-		workers := listOf(record(1, "http://w1:1"))
-		s := scrape.New(scrape.DefaultConfig(), workers, discard())
-		s.SetDial(e.dial)
+		_, workers, s := piped()
 		defer start(t, s)()
 		wait(time.Minute)
 		if n := workers.reads(); n != 1 {

@@ -14,9 +14,7 @@ const plain = "vllm:num_requests_running 1\n"
 
 func TestAReportThatIsTooOldIsNotHandedOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := newPipeEngine(plain, cards())
-		s := scrape.New(scrape.DefaultConfig(), listOf(record(1, "http://w1:1")), discard())
-		s.SetDial(e.dial)
+		e, _, s := piped()
 		defer start(t, s)()
 		wait(3 * time.Second)
 		if !known(s, w1)() {
@@ -53,9 +51,7 @@ func TestAReportThatIsTooOldIsNotHandedOut(t *testing.T) {
 
 func TestQuestionsAreSpreadByAFifth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := newPipeEngine(plain, cards())
-		s := scrape.New(scrape.DefaultConfig(), listOf(record(1, "http://w1:1")), discard())
-		s.SetDial(e.dial)
+		e, _, s := piped()
 		defer start(t, s)()
 		wait(300 * time.Second)
 		times := e.times("/metrics")
@@ -111,10 +107,7 @@ func TestAWorkerThatLeftIsNotAskedAnyMore(t *testing.T) {
 
 func TestAWorkerWithAnotherPlaceStartsAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := newPipeEngine(plain, cards())
-		workers := listOf(record(1, "http://w1:1"))
-		s := scrape.New(scrape.DefaultConfig(), workers, discard())
-		s.SetDial(e.dial)
+		e, workers, s := piped()
 		defer start(t, s)()
 		wait(3 * time.Second)
 		renamed := record(1, "http://w1:1")

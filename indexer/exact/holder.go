@@ -194,15 +194,8 @@ func (x *Index) close(h *holder) {
 	}
 	x.version.Add(1)
 	for t := range h.tiers {
-		own := h.tiers[t].own
-		x.eachNode(h, kvcache.Tier(t), func(id uint32) {
-			for u := max(kvcache.Tier(t), kvcache.Host); u < kvcache.Tiers; u++ {
-				if up := h.tiers[u].upTo; up != nil {
-					x.trie.Drop(id, up, runtrie.Positions(0, runtrie.Run))
-				}
-			}
-			x.trie.Drop(id, own, runtrie.Positions(0, runtrie.Run))
-		})
+		tier, all := kvcache.Tier(t), runtrie.Positions(0, runtrie.Run)
+		x.eachNode(h, tier, func(id uint32) { x.drop(h, tier, id, all) })
 	}
 	for t := range h.tiers {
 		if own := h.tiers[t].own; own != nil {

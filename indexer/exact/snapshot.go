@@ -75,9 +75,16 @@ type copier struct {
 
 // nodes copies all nodes. The trie's lock is held, and given to others now and then.
 func (c *copier) nodes() {
+	climbed := make(map[uint32]bool, len(c.need))
 	for _, id := range slices.Collect(maps.Keys(c.need)) {
-		for up, attach := id, uint32(0); up != 0; up, attach = c.trie.Above(up) {
+		for !climbed[id] {
+			climbed[id] = true
+			up, attach := c.trie.Above(id)
+			if up == 0 {
+				break
+			}
 			c.need[up] = max(c.need[up], attach)
+			id = up
 		}
 	}
 	n := 0

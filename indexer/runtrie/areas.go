@@ -24,7 +24,6 @@ type areas struct {
 	meta  []pageMeta        // by page
 	free  []uint32          // numbers of pages that were let go
 	space [classes][]uint32 // by class, pages that have room or had it lately
-	live  int               // pages that are there
 }
 
 // pageMeta is what writers know of a page, which has areas of one class.
@@ -44,7 +43,7 @@ func newAreas() *areas {
 
 // reset lets go of all pages.
 func (a *areas) reset() {
-	a.meta, a.free, a.space, a.live = nil, nil, [classes][]uint32{}, 0
+	a.meta, a.free, a.space = nil, nil, [classes][]uint32{}
 	a.pages.Store(&[]*areaPage{})
 }
 
@@ -99,7 +98,6 @@ func (a *areas) grow(class uint8) (uint32, bool) {
 	a.meta[id] = pageMeta{class: class, listed: true, used: 1, fresh: 1}
 	a.pages.Store(&now)
 	a.space[class] = append(a.space[class], id)
-	a.live++
 	return id << pageShift, true
 }
 
@@ -132,5 +130,4 @@ func (a *areas) drop(id uint32) {
 	now[id] = nil
 	a.pages.Store(&now)
 	a.free = append(a.free, id)
-	a.live--
 }

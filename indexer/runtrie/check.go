@@ -119,7 +119,7 @@ func (t *Trie) checkCover(n *node, id uint32) error {
 			}
 			has = m
 		}
-		if !has.minus(first(uint32(len(t.Blocks(id))))).None() {
+		if has.Minus(first(uint32(len(t.Blocks(id))))) != (Mask{}) {
 			return fmt.Errorf("node %d: slot %d has %v of %d blocks", id, slot, has, len(t.Blocks(id)))
 		}
 		held += has.count()

@@ -107,7 +107,6 @@ func (t *Trie) gather(n *node, id, slot, lead uint32) {
 		n.cover[i].Store(0)
 	}
 	n.version.Add(1)
-	t.crowds.add(c, 1)
 }
 
 // newCrowd makes a crowd of covers; slots are how many there are.
@@ -180,8 +179,6 @@ func (t *Trie) setCrowd(n *node, id, slot, from, to uint32) {
 	n.version.Add(1)
 	t.nodes.crowd(id).Store(now)
 	n.version.Add(1)
-	t.crowds.add(c, -1)
-	t.crowds.add(now, 1)
 }
 
 // change changes one slot's lead in place, and tells false where the crowd has to be
@@ -240,5 +237,4 @@ func (t *Trie) disperse(n *node, id uint32, c *crowd, slot, lead uint32) {
 	n.crowded.Store(0)
 	t.nodes.crowd(id).Store(nil)
 	n.version.Add(1)
-	t.crowds.add(c, -1)
 }

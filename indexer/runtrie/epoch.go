@@ -1,7 +1,6 @@
 package runtrie
 
 import (
-	"math/rand/v2"
 	"runtime"
 	"sync/atomic"
 )
@@ -89,7 +88,7 @@ func (t *Trie) Reclaim() {
 		}
 		done++
 	}
-	if e.waiting = e.waiting[:copy(e.waiting, e.waiting[done:])]; len(e.waiting) == 0 && t.nodes.live == 0 {
+	if e.waiting = e.waiting[:copy(e.waiting, e.waiting[done:])]; len(e.waiting) == 0 && t.nodes.used() == 0 {
 		t.reset()
 	}
 }
@@ -106,5 +105,3 @@ func (t *Trie) reset() {
 	t.children.spoiled = 0
 	t.epochs.waiting = nil
 }
-
-func anyPlace() int { return rand.IntN(readers) }

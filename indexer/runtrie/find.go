@@ -2,6 +2,7 @@ package runtrie
 
 import (
 	"math/bits"
+	"math/rand/v2"
 	"runtime"
 
 	"github.com/routerd/routerd/kvcache"
@@ -17,7 +18,7 @@ type Query struct {
 }
 
 // NewQuery returns a query that asks for nobody.
-func NewQuery() *Query { return &Query{place: anyPlace()} }
+func NewQuery() *Query { return &Query{place: rand.IntN(readers)} }
 
 // Pin has what readers see stay until Unpin: a slot that is looked up between them is
 // nobody else's meanwhile.

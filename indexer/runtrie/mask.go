@@ -6,7 +6,7 @@ import "math/bits"
 type Mask struct{ lo, hi uint64 }
 
 // Positions is the set of the positions from one up to, and without, another.
-func Positions(from, to uint32) Mask { return first(to).minus(first(from)) }
+func Positions(from, to uint32) Mask { return first(to).Minus(first(from)) }
 
 // first are the positions below n.
 func first(n uint32) Mask {
@@ -27,25 +27,11 @@ func (m Mask) Has(pos uint32) bool {
 	return m.hi>>(pos-64)&1 != 0
 }
 
-// Or is the union of two sets.
-func (m Mask) Or(o Mask) Mask { return Mask{m.lo | o.lo, m.hi | o.hi} }
+// or is the union of two sets.
+func (m Mask) or(o Mask) Mask { return Mask{m.lo | o.lo, m.hi | o.hi} }
 
 // Minus is the set without the positions of another.
-func (m Mask) Minus(o Mask) Mask { return m.minus(o) }
-
-func (m Mask) minus(o Mask) Mask { return Mask{m.lo &^ o.lo, m.hi &^ o.hi} }
-
-// None tells whether the set is empty.
-func (m Mask) None() bool { return m.lo|m.hi == 0 }
-
-// Next returns the first position of the set from pos on, and 128 where there is none.
-func (m Mask) Next(pos uint32) uint32 {
-	m = m.minus(first(pos))
-	if m.lo != 0 {
-		return uint32(bits.TrailingZeros64(m.lo))
-	}
-	return 64 + uint32(bits.TrailingZeros64(m.hi))
-}
+func (m Mask) Minus(o Mask) Mask { return Mask{m.lo &^ o.lo, m.hi &^ o.hi} }
 
 // count is how many positions there are.
 func (m Mask) count() uint32 { return uint32(bits.OnesCount64(m.lo) + bits.OnesCount64(m.hi)) }

@@ -60,7 +60,6 @@ type nodes struct {
 	pages atomic.Pointer[[]page]
 	free  []uint32
 	fresh uint32 // ids from here on were never used
-	live  uint32
 	most  uint32 // ids
 }
 
@@ -85,7 +84,6 @@ func (n *nodes) alloc() (uint32, bool) {
 	if k := len(n.free); k > 0 {
 		id := n.free[k-1]
 		n.free = n.free[:k-1]
-		n.live++
 		return id, true
 	}
 	if n.fresh == n.most {
@@ -96,15 +94,14 @@ func (n *nodes) alloc() (uint32, bool) {
 		n.pages.Store(&pages)
 	}
 	n.fresh++
-	n.live++
 	return n.fresh - 1, true
 }
 
 // release takes an id back that nobody can see any more.
-func (n *nodes) release(id uint32) {
-	n.free = append(n.free, id)
-	n.live--
-}
+func (n *nodes) release(id uint32) { n.free = append(n.free, id) }
+
+// used is how many ids, besides the root's, are in use or wait to be.
+func (n *nodes) used() int { return int(n.fresh) - 1 - len(n.free) }
 
 // reset lets go of all pages but the root's.
 func (n *nodes) reset() {

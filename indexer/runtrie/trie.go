@@ -23,23 +23,14 @@ type Trie struct {
 	children *children
 	epochs   epochs
 
-	slots  slots
-	crowds crowdBytes
-	salts  *salts
+	slots slots
+	salts *salts
 }
 
 // slots are the numbers of holders.
 type slots struct {
 	free []uint32
 	all  []*Holder // by slot; nil where nobody has it
-}
-
-// crowdBytes counts the crowds and what they take.
-type crowdBytes struct{ n, bytes int }
-
-func (b *crowdBytes) add(c *crowd, sign int) {
-	b.n += sign
-	b.bytes += sign * (96 + 8*len(c.set) + 4*len(c.list))
 }
 
 // New returns an empty trie of at most so many nodes, 2 to MaxNodes.
@@ -99,7 +90,7 @@ func (t *Trie) Positions(id uint32, h *Holder) Mask {
 func (t *Trie) Hold(id uint32, h *Holder, m Mask) (had Mask) {
 	n := t.nodes.at(id)
 	had, lead := t.positions(n, id, h)
-	t.change(n, id, h, had, lead, had.Or(m))
+	t.change(n, id, h, had, lead, had.or(m))
 	return had
 }
 
@@ -107,7 +98,7 @@ func (t *Trie) Hold(id uint32, h *Holder, m Mask) (had Mask) {
 func (t *Trie) Drop(id uint32, h *Holder, m Mask) {
 	n := t.nodes.at(id)
 	had, lead := t.positions(n, id, h)
-	now := had.minus(m)
+	now := had.Minus(m)
 	t.change(n, id, h, had, lead, now)
 	switch half := uint32(1) << n.class / 2; {
 	case n.held == 0 && n.kids.Load() == 0:
@@ -199,7 +190,7 @@ func (t *Trie) prune(id uint32) {
 }
 
 // Nodes is how many nodes there are, those that wait to be used again included.
-func (t *Trie) Nodes() int { return int(t.nodes.live) }
+func (t *Trie) Nodes() int { return t.nodes.used() }
 
 // IDs is above each node's id.
 func (t *Trie) IDs() uint32 { return t.nodes.fresh }

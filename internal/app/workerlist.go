@@ -33,7 +33,7 @@ const adapterNoSlot = "adapter_no_slot: "
 const eventsUnconnected = "kv_events_unconnected: "
 
 // breakerOnTrial is the reason of a worker that serves one call at a time.
-const breakerOnTrial = "breaker_half_open: one call at a time, until one has gone well"
+const breakerOnTrial = "breaker_half_open: one call at a time, until enough have gone well"
 
 // workerList is the catalog's workers with what the core, the tokenizer and the
 // manager of adapters know of them.

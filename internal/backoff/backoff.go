@@ -1,5 +1,5 @@
-// Package backoff says how long to wait after failures in a row, so that all who try
-// again do so alike. It is pure but for the draw in Pause.
+// Package backoff says how long to wait after failures in a row. It is pure but for the
+// draw in Pause.
 //
 //	timer.Reset(backoff.Pause(500*time.Millisecond, 5*time.Second, failures))
 package backoff

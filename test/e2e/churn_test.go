@@ -161,8 +161,9 @@ func inReference(t *testing.T, failures []string) {
 
 // rest is what a router has while nothing is under way.
 type rest struct {
-	goroutines, descriptors float64 // without those of connections to workers
-	series                  map[string]float64
+	goroutines  float64
+	descriptors float64 // without those of connections to workers
+	series      map[string]float64
 }
 
 func (r *router) rest() rest {

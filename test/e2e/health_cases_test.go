@@ -144,7 +144,7 @@ func TestM10_WorkerThatHealthEjects(t *testing.T) {
 				t.Fatalf("the first request was served by %s, want w1", got)
 			}
 			c.taken(t, r, clients, w1)
-			before := requestsAt(t, w1)
+			before := engineServed(t, w1)
 			if got := clients.served(t, "hello", session, "s"); got != "w2" {
 				t.Errorf("the session's request was served by %s, want w2", got)
 			}
@@ -156,19 +156,9 @@ func TestM10_WorkerThatHealthEjects(t *testing.T) {
 				}
 				refused(t, header+" names the worker", a, http.StatusServiceUnavailable, "workers_ejected", param)
 			}
-			if got := requestsAt(t, w1) - before; got != 0 {
+			if got := engineServed(t, w1) - before; got != 0 {
 				t.Errorf("%d requests came to the ejected worker, want none", got)
 			}
 		})
 	}
-}
-
-// requestsAt are the generation requests that an engine has had.
-func requestsAt(t *testing.T, e *sim.Engine) uint64 {
-	t.Helper()
-	var got struct {
-		Requests uint64 `json:"requests"`
-	}
-	engineJSON(t, e, "GET", "/sim/stats", nil, &got)
-	return got.Requests
 }

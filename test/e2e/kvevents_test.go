@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -203,6 +202,7 @@ func TestIndexEqualsTheEngines(t *testing.T) {
 	}
 	a, b := simtest.Start(t, small("a")), simtest.Start(t, small("b"))
 	r := startRouter(t, "workers:\n  static:\n"+worker(1, "a", "m", a)+worker(2, "b", "m", b))
+	clients := newCrowd(t, r)
 	talk := func(rounds int) {
 		t.Helper()
 		for i := range rounds {
@@ -228,10 +228,10 @@ func TestIndexEqualsTheEngines(t *testing.T) {
 		talk(30)
 		// Wherever those went: a says more than what it dropped, so that it shows.
 		for i := range 6 {
-			body := bodyOf(t, map[string]any{"model": "m", "prompt": strings.Repeat(fmt.Sprintf("%v%d ", f["kind"], i), 40), "max_tokens": 20})
-			header := http.Header{"Content-Type": {"application/json"}, "X-Routerd-Pin": {"a"}}
-			if got := exchange(t, http.MethodPost, r.frontend+"/v1/completions", header, body); got.status != http.StatusOK {
-				t.Fatalf("status %d: %s", got.status, got.body)
+			prompt := strings.Repeat(fmt.Sprintf("%v%d ", f["kind"], i), 40)
+			got, err := clients.ask(t.Context(), "/v1/completions", map[string]any{"model": "m", "prompt": prompt, "max_tokens": 20}, "x-routerd-pin", "a")
+			if err != nil || got.status != 200 {
+				t.Fatalf("status %d, %v: %s", got.status, err, got.body)
 			}
 		}
 		check(fmt.Sprintf("after %v", f["kind"]))
