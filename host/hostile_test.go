@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -210,9 +211,8 @@ func TestW1_EndlessLoopEndsByFuelOrDeadline(t *testing.T) {
 					t.Fatalf("a call after the fault: %v", err)
 				}
 			}
-			if got := r.Usage().Instances; got > before {
-				t.Errorf("instances: got %d after the fault, %d before", got, before)
-			}
+			// An audit, of one of 1,024 calls, has an instance for itself, and gives it back.
+			eventually(t, fmt.Sprintf("%d instances at most, as before the fault", before), func() bool { return r.Usage().Instances <= before })
 		})
 	}
 }

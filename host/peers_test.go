@@ -194,7 +194,7 @@ func peersPoolAndState(t *testing.T) {
 			t.Fatalf("call %d: %v, %v: the instance was not kept", i, got, err)
 		}
 	}
-	eventually(t, "two instances after 50 calls", func() bool { return r.Usage().Instances == 2 }) // one may be about to go
+	eventually(t, "two instances after 50 calls", func() bool { return r.Usage().Instances == 2 }) // an audit has one for itself, and gives it back
 }
 
 // peersParallelCalls has a call that takes long hold nobody up.
