@@ -233,4 +233,8 @@ type oneIndex struct{ indexer.Indexer }
 
 func (s oneIndex) Open(fleet.PartitionKey, int) (core.KvIndex, error) { return s, nil }
 
+func (oneIndex) Record(fleet.Worker, []kvcache.BlockHash) {}
+
+func (oneIndex) Forget(fleet.Worker) {}
+
 func (oneIndex) Trusted(fleet.Worker) bool { return true }

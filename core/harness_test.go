@@ -39,7 +39,9 @@ type cache struct {
 	mu        sync.Mutex
 	held      map[fleet.Worker]map[kvcache.SequenceHash]bool
 	untrusted map[fleet.Worker]bool
-	opened    int // how often a partition asked for its index
+	opened    int                // how often a partition asked for its index
+	recorded  func(fleet.Worker) // told of each booking; nil for an index that learns nothing of them
+	forgotten []fleet.Worker
 }
 
 func newCache() *cache {
@@ -66,6 +68,28 @@ func (c *cache) Find(blocks []kvcache.BlockHash, workers []fleet.Worker, out []k
 			out[i].Device++
 		}
 	}
+}
+
+// Record and Forget: what was booked counts as held, where the test wants that.
+func (c *cache) Record(w fleet.Worker, blocks []kvcache.BlockHash) {
+	if c.recorded == nil {
+		return
+	}
+	c.recorded(w)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.held[w] == nil {
+		c.held[w] = map[kvcache.SequenceHash]bool{}
+	}
+	for _, h := range kvcache.SequenceHashes(nil, blocks) {
+		c.held[w][h] = true
+	}
+}
+
+func (c *cache) Forget(w fleet.Worker) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.forgotten = append(c.forgotten, w)
 }
 
 func (c *cache) Trusted(w fleet.Worker) bool {

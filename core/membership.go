@@ -156,8 +156,11 @@ func (c *SelectionCore) Commit(ch Change) error {
 	c.tellLost(was, dir)
 	withdraw(owners)
 	for _, pl := range plans {
-		if pl.drops {
+		if len(pl.gone) > 0 {
 			pl.partition.dropSessions()
+		}
+		for _, w := range pl.gone {
+			pl.partition.index.Forget(w)
 		}
 	}
 	return nil
@@ -189,8 +192,8 @@ type plan struct {
 	partition *Partition
 	upserts   map[fleet.WorkerID]*member
 	removals  []fleet.WorkerID
-	drops     bool // it takes workers or ranks away
-	eagle     bool // of its upserts
+	gone      []fleet.Worker // the ranks that leave
+	eagle     bool           // of its upserts
 }
 
 // plan checks a change and works out its effect. members must be held.
@@ -297,10 +300,8 @@ func applyAll(plans map[fleet.PartitionKey]*plan) []load.Owner {
 			pl.partition.settled = true
 			pl.partition.eagle.Store(pl.eagle)
 		}
-		before := len(pl.partition.slotOf)
-		gone := pl.partition.apply(pl.upserts, pl.removals)
-		owners = append(owners, gone...)
-		pl.drops = len(pl.removals) > 0 || len(pl.partition.slotOf) < before
+		d := pl.partition.apply(pl.upserts, pl.removals)
+		owners, pl.gone = append(owners, d.owners...), d.ranks
 		pl.partition.emptiedAt = time.Now() // counts only where it is empty
 	}
 	for _, k := range keys {

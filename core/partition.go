@@ -82,23 +82,27 @@ func newPartition(c *SelectionCore, key fleet.PartitionKey, blockSize int, r *ru
 	return p
 }
 
-// apply publishes changed and removed workers. It returns the owners of the
-// bookings that this drops, to be told after the lock is given up. mu must be
+// departed is what ends with ranks that leave, to be told after the lock is given up.
+type departed struct {
+	owners []load.Owner // of their bookings
+	ranks  []fleet.Worker
+}
+
+// apply publishes changed and removed workers, and returns what that ends. mu must be
 // held.
-func (p *Partition) apply(upserts map[fleet.WorkerID]*member, removals []fleet.WorkerID) []load.Owner {
+func (p *Partition) apply(upserts map[fleet.WorkerID]*member, removals []fleet.WorkerID) (d departed) {
 	old := p.view.Load()
 	members := make([]*member, 0, len(old.members)+len(upserts))
-	var owners []load.Owner
 	for _, m := range old.members {
 		id := m.record.ID
 		next := upserts[id]
 		switch {
 		case slices.Contains(removals, id):
-			owners = p.dropRanks(m, nil, owners)
+			p.dropRanks(m, nil, &d)
 		case next == nil:
 			members = append(members, m)
 		default:
-			owners = p.dropRanks(m, next, owners)
+			p.dropRanks(m, next, &d)
 		}
 	}
 	for _, m := range upserts {
@@ -110,12 +114,12 @@ func (p *Partition) apply(upserts map[fleet.WorkerID]*member, removals []fleet.W
 	})
 	p.view.Store(newView(members, p.slotOf))
 	p.pump()
-	return owners
+	return d
 }
 
 // dropRanks gives up the slots of old's ranks that next does not have; all of
 // them when next is nil or a new generation.
-func (p *Partition) dropRanks(old, next *member, owners []load.Owner) []load.Owner {
+func (p *Partition) dropRanks(old, next *member, d *departed) {
 	same := next != nil && next.generation == old.generation
 	for _, rank := range old.record.Ranks() {
 		w := fleet.Worker{ID: old.record.ID, Rank: rank}
@@ -126,11 +130,11 @@ func (p *Partition) dropRanks(old, next *member, owners []load.Owner) []load.Own
 			continue
 		}
 		s := p.slotOf[w]
-		owners = p.tracker.Remove(s, owners, time.Now())
+		d.owners = p.tracker.Remove(s, d.owners, time.Now())
+		d.ranks = append(d.ranks, w)
 		p.ranks[s], p.reports[s] = rankState{}, rankReport{}
 		delete(p.slotOf, w)
 	}
-	return owners
 }
 
 // putRanks makes every rank of a member known, with a slot of its own.

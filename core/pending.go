@@ -28,6 +28,7 @@ type chosen struct {
 	binds      bool   // whether the booking takes the session
 	adapter    string
 	demand     load.Demand
+	blocks     []kvcache.BlockHash // of the prompt
 	selection  Selection
 
 	// What may have kept the request from the worker of its session.
@@ -48,7 +49,8 @@ func (p *Partition) keepForBooking(a *attempt, row int, generation uint64) {
 		constraints: req.Constraints.required(),
 	}
 	c.binds = c.session != "" && req.Pin == nil && req.Target == nil
-	c.demand.Blocks, c.selection.Detail = slices.Clone(c.demand.Blocks), nil // the latter is the caller's
+	c.demand.Blocks, c.blocks = slices.Clone(c.demand.Blocks), slices.Clone(a.blocks)
+	c.selection.Detail = nil // it is the caller's
 	for _, w := range req.Exclude {
 		c.excluded = append(c.excluded, w.ID)
 	}
@@ -82,7 +84,7 @@ func (c *Constraints) required() Constraints {
 // size is about what a kept selection holds in memory.
 func (k *chosen) size() int64 {
 	const fixed, each = 640, 16
-	n := fixed + len(k.session) + len(k.adapter) + len(k.selection.ID) + 8*(len(k.demand.Blocks)+len(k.excluded))
+	n := fixed + len(k.session) + len(k.adapter) + len(k.selection.ID) + 8*(len(k.demand.Blocks)+len(k.blocks)+len(k.excluded))
 	for _, taint := range k.constraints.RequiredTaints {
 		n += each + len(taint)
 	}
@@ -176,6 +178,7 @@ func (c *SelectionCore) Reserve(ctx context.Context, b *Booking) (*Selection, er
 	}
 	bk = made
 	bk.tellBooked()
+	k.partition.learn(sel, k.blocks)
 	return sel, nil
 }
 
@@ -245,6 +248,7 @@ func (c *SelectionCore) explicit(b *Booking, key fleet.PartitionKey) (*chosen, e
 	demand.Blocks = slices.Clone(demand.Blocks)
 	return &chosen{
 		partition: p, generation: m.generation, session: b.Session, binds: b.Session != "", adapter: b.Adapter, demand: demand,
+		blocks: slices.Clone(a.blocks),
 		selection: Selection{
 			ID: b.SelectionID, Partition: key, Worker: fleet.Worker{ID: *b.Worker, Rank: rank}, BlockSize: p.blockSize,
 			By: policy.ByPin, PromptTokens: a.tokens, PromptBlocks: a.blockCount, Overlap: kvcache.Overlap{},

@@ -37,6 +37,12 @@ type KvIndex interface {
 	// local block hashes. workers and out have the same length; Find keeps
 	// neither and writes every element of out.
 	Find(blocks []kvcache.BlockHash, workers []fleet.Worker, out []kvcache.Overlap)
+	// Record hears of each booking: the rank is about to hold the prompt given by
+	// its local block hashes. An index may learn from it. It keeps nothing of blocks
+	// and must not block.
+	Record(w fleet.Worker, blocks []kvcache.BlockHash)
+	// Forget voids what was recorded for a rank that has left.
+	Forget(w fleet.Worker)
 	// Trusted tells whether the rank's event stream lost nothing.
 	Trusted(w fleet.Worker) bool
 }
@@ -167,6 +173,12 @@ func (NoIndex) Open(fleet.PartitionKey, int) (KvIndex, error) { return NoIndex{}
 
 // Find writes zeroes.
 func (NoIndex) Find(_ []kvcache.BlockHash, _ []fleet.Worker, out []kvcache.Overlap) { clear(out) }
+
+// Record learns nothing.
+func (NoIndex) Record(fleet.Worker, []kvcache.BlockHash) {}
+
+// Forget has nothing to forget.
+func (NoIndex) Forget(fleet.Worker) {}
 
 // Trusted is false.
 func (NoIndex) Trusted(fleet.Worker) bool { return false }

@@ -87,6 +87,11 @@ func (r Record) Ranks() []uint32 {
 	return ranks
 }
 
+// Owns tells whether a rank is one of the worker's.
+func (r Record) Owns(rank uint32) bool {
+	return int64(rank) >= int64(r.DPStart) && int64(rank) < int64(r.DPStart)+int64(r.DPSize)
+}
+
 // Equal tells whether two records are the same wish.
 func (r Record) Equal(o Record) bool {
 	return r.ID == o.ID && r.Name == o.Name && r.URL == o.URL && r.Model == o.Model && r.Group == o.Group &&

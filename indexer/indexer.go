@@ -42,6 +42,17 @@ type Feed interface {
 	Remove(w fleet.Worker)
 }
 
+// Recorder is the side of an index that learns from decisions: a worker that is given a request is about to hold the
+// blocks of its prompt.
+type Recorder interface {
+	// Record notes that w was given a prompt, told by its local block hashes. It keeps nothing of blocks. A worker
+	// that is not known becomes known.
+	Record(w fleet.Worker, blocks []kvcache.BlockHash)
+
+	// Forget voids what was recorded for w.
+	Forget(w fleet.Worker)
+}
+
 // View shows what an index holds of a worker.
 type View interface {
 	// Blocks returns how many engine blocks w holds on each tier.

@@ -262,6 +262,10 @@ func (c *cache) Find(blocks []kvcache.BlockHash, workers []fleet.Worker, out []k
 	}
 }
 
+func (c *cache) Record(fleet.Worker, []kvcache.BlockHash) {}
+
+func (c *cache) Forget(fleet.Worker) {}
+
 func (c *cache) Trusted(fleet.Worker) bool { return true }
 
 // store says that a rank holds the blocks of tokens in a tier, where it does not hold

@@ -62,6 +62,12 @@ func (p *partitionCache) Trusted(w fleet.Worker) bool {
 	return ok && v == true
 }
 
+// Record learns nothing: engines tell what they store.
+func (p *partitionCache) Record(fleet.Worker, []kvcache.BlockHash) {}
+
+// Forget has nothing to forget: see Unlisten.
+func (p *partitionCache) Forget(fleet.Worker) {}
+
 // Open returns the partition's index; it stays when the partition is empty, until that
 // is forgotten.
 func (c *caches) Open(key fleet.PartitionKey, blockSize int) (core.KvIndex, error) {
@@ -109,10 +115,7 @@ func (c *caches) Listen(l catalog.Listening, record func() *fleet.Record) error 
 	c.warm.restore(p, l.Partition, l.Worker)
 	return c.ingress.Register(zmq.Source{
 		Worker: l.Worker, Name: record().Name, Engine: l.Engine, Endpoint: l.Endpoint, Replay: l.Replay, Sink: p,
-		Owns: func(rank uint32) bool {
-			r := record()
-			return int64(rank) >= int64(r.DPStart) && int64(rank) < int64(r.DPStart)+int64(r.DPSize)
-		},
+		Owns: func(rank uint32) bool { return record().Owns(rank) },
 		AdapterName: func(id int64) (string, bool) {
 			for _, a := range record().Adapters {
 				if a.ID == id && id != 0 {

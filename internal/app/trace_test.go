@@ -85,13 +85,17 @@ func (r *road) spot(t *testing.T, where string) spot {
 	return spot{}
 }
 
-// Open, Find and Trusted: the index marks its look-ups.
+// The index marks its look-ups, and what is recorded.
 func (r *road) Open(fleet.PartitionKey, int) (core.KvIndex, error) { return r, nil }
 
 func (r *road) Find(_ []kvcache.BlockHash, _ []fleet.Worker, out []kvcache.Overlap) {
 	clear(out)
 	r.mark("index")
 }
+
+func (r *road) Record(fleet.Worker, []kvcache.BlockHash) { r.mark("record") }
+
+func (r *road) Forget(fleet.Worker) {}
 
 func (r *road) Trusted(fleet.Worker) bool { return true }
 

@@ -1,0 +1,107 @@
+package core_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/routerd/routerd/core"
+	"github.com/routerd/routerd/core/reserve"
+	"github.com/routerd/routerd/fleet"
+)
+
+// learner is a world whose index takes bookings over.
+func learner(t *testing.T, n int) (w *world, told *[]fleet.Worker) {
+	t.Helper()
+	w = newWorld(t, use("builtin:kv-aware"), nil)
+	told = new([]fleet.Worker)
+	w.cache.recorded = func(r fleet.Worker) { *told = append(*told, r) }
+	w.join(t, workers("m1", n)...)
+	return w, told
+}
+
+func TestABookingIsTheNextRequestsOverlap(t *testing.T) {
+	w, told := learner(t, 8)
+	tokens := prompt('A', 320)
+	for _, kind := range []core.Kind{core.Query, core.Advisory} {
+		if _, err := w.Select(t.Context(), &core.Request{Kind: kind, Partition: model("m1"), Prompt: core.Prompt{Tokens: tokens}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(*told) > 0 {
+		t.Fatalf("recorded %v of requests that book nothing", *told)
+	}
+	first, err := w.Select(t.Context(), bookRequest("first", tokens))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.Reservation.Release(reserve.Outcome{Kind: reserve.Completed})
+	second, err := w.Select(t.Context(), bookRequest("second", tokens))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if second.Worker != first.Worker || first.Overlap.Device != 0 || second.Overlap.Device != 20 {
+		t.Errorf("first %s with %+v, second %s with %+v; want the same worker, and 20 blocks of it", first.Worker, first.Overlap, second.Worker, second.Overlap)
+	}
+	if want := []fleet.Worker{first.Worker, first.Worker}; !slices.Equal(*told, want) {
+		t.Errorf("recorded %v, want %v", *told, want)
+	}
+}
+
+func TestASelectionThatIsBookedLaterIsRecordedThen(t *testing.T) {
+	w, told := learner(t, 8)
+	tokens := prompt('A', 320)
+	for _, b := range []core.Booking{
+		{SelectionID: "kept"},
+		{SelectionID: "named", Worker: new(fleet.IDFromName("w3")), Prompt: core.Prompt{Tokens: tokens}},
+	} {
+		want := fleet.Worker{ID: fleet.IDFromName("w3")}
+		if b.Worker == nil {
+			chosen, err := w.Select(t.Context(), &core.Request{Kind: core.Query, SelectionID: b.SelectionID, Partition: model("m1"), Prompt: core.Prompt{Tokens: tokens}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want = chosen.Worker
+		}
+		*told = nil
+		b.Partition = model("m1")
+		if _, err := w.Reserve(t.Context(), &b); err != nil {
+			t.Fatal(err)
+		}
+		if len(*told) != 1 || (*told)[0] != want || len(w.cache.held[want]) != 20 {
+			t.Errorf("%s: recorded %v with %d blocks, want %v with 20", b.SelectionID, *told, len(w.cache.held[want]), want)
+		}
+	}
+}
+
+func TestTheIndexForgetsRanksThatLeave(t *testing.T) {
+	w, _ := learner(t, 0)
+	rec := record("w1", "m1")
+	rec.DPSize = 4
+	w.join(t, rec)
+	id := fleet.IDFromName("w1")
+	rec.DPSize = 2
+	w.join(t, rec)
+	if want := []fleet.Worker{{ID: id, Rank: 2}, {ID: id, Rank: 3}}; !slices.Equal(w.cache.forgotten, want) {
+		t.Errorf("forgotten %v, want %v", w.cache.forgotten, want)
+	}
+	w.cache.forgotten = nil
+	w.remove(t, "w1")
+	if want := []fleet.Worker{{ID: id}, {ID: id, Rank: 1}}; !slices.Equal(w.cache.forgotten, want) {
+		t.Errorf("forgotten %v, want %v", w.cache.forgotten, want)
+	}
+}
+
+func TestARankThatLeavesWhileItIsRecordedIsForgottenAfterwards(t *testing.T) {
+	w, _ := learner(t, 1)
+	forgotten := 0 // when the index is told
+	w.cache.recorded = func(fleet.Worker) {
+		w.remove(t, "w1")
+		forgotten = len(w.cache.forgotten)
+	}
+	if _, err := w.Select(t.Context(), bookRequest("leaves", prompt('A', 320))); err != nil {
+		t.Fatal(err)
+	}
+	if forgotten != 1 || len(w.cache.forgotten) != 2 {
+		t.Errorf("forgotten %d times before it was recorded, then %d; want 1 and 2", forgotten, len(w.cache.forgotten))
+	}
+}
