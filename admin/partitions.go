@@ -31,11 +31,13 @@ type rankView struct {
 
 // kvView is the cache of a rank. Blocks always has the tiers of a worker.
 type kvView struct {
-	Blocks  map[string]int      `json:"blocks"`
-	Trusted bool                `json:"trusted"`
-	LastSeq uint64              `json:"last_seq"`
-	Dropped map[string]uint64   `json:"dropped"`
-	Hashes  map[string][]string `json:"hashes,omitempty"`
+	Blocks  map[string]int `json:"blocks"`
+	Trusted bool           `json:"trusted"`
+	// Untrusted says why it is not trusted, where that is known.
+	Untrusted string              `json:"untrusted,omitempty"`
+	LastSeq   uint64              `json:"last_seq"`
+	Dropped   map[string]uint64   `json:"dropped"`
+	Hashes    map[string][]string `json:"hashes,omitempty"`
 }
 
 func (s *Server) listPartitions(_ context.Context, x *exchange) error {
@@ -66,7 +68,7 @@ func (s *Server) listPartitions(_ context.Context, x *exchange) error {
 }
 
 func viewKV(kv KV, hashes bool) kvView {
-	v := kvView{Blocks: map[string]int{}, Trusted: kv.Trusted, LastSeq: kv.LastSeq, Dropped: kv.Dropped}
+	v := kvView{Blocks: map[string]int{}, Trusted: kv.Trusted, Untrusted: kv.Untrusted, LastSeq: kv.LastSeq, Dropped: kv.Dropped}
 	if v.Dropped == nil {
 		v.Dropped = map[string]uint64{}
 	}

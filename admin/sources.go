@@ -87,6 +87,8 @@ type WorkerRank struct {
 	// was not had again.
 	CachedBlocks map[string]int `json:"cached_blocks"`
 	Trusted      bool           `json:"trusted"`
+	// Untrusted says why it is not trusted, where that is known.
+	Untrusted string `json:"untrusted,omitempty"`
 	// Unconnected tells that there has been no connection to the publisher of the
 	// rank's KV events for some seconds; false where the record names none.
 	Unconnected bool `json:"unconnected,omitempty"`
@@ -136,6 +138,8 @@ type KvStatus interface {
 type KV struct {
 	Blocks  map[string]int // blocks by tier
 	Trusted bool           // whether the event stream has no unrepaired gap
+	// Untrusted says why it is not trusted, where that is known.
+	Untrusted string
 	// Unconnected tells that there has been no connection to the publisher for some
 	// seconds.
 	Unconnected bool

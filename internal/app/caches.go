@@ -3,9 +3,13 @@ package app
 import (
 	"fmt"
 	"io"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/routerd/routerd/admin"
 	"github.com/routerd/routerd/catalog"
@@ -13,6 +17,7 @@ import (
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/host"
 	"github.com/routerd/routerd/indexer"
+	"github.com/routerd/routerd/indexer/audit"
 	"github.com/routerd/routerd/indexer/dump"
 	"github.com/routerd/routerd/indexer/exact"
 	"github.com/routerd/routerd/ingress/zmq"
@@ -20,10 +25,15 @@ import (
 	"github.com/routerd/routerd/selection"
 )
 
+// hashMismatch is why a rank is not trusted whose engine stores other blocks than those of its prompts; see package
+// audit.
+const hashMismatch = "hash_mismatch"
+
 // caches joins the partitions' indexes, which the core asks, with the event
 // streams that feed them. It is safe for concurrent use.
 type caches struct {
 	ingress *zmq.DirectIngress
+	log     *slog.Logger
 	warm    warmth
 
 	mu    sync.Mutex // guards parts
@@ -41,8 +51,16 @@ var (
 	_ selection.Index    = (*caches)(nil)
 )
 
-func newCaches(ingress *zmq.DirectIngress) *caches {
-	return &caches{ingress: ingress, parts: map[fleet.PartitionKey]*partitionCache{}}
+func newCaches(ingress *zmq.DirectIngress, log *slog.Logger, reg prometheus.Registerer) (*caches, error) {
+	c := &caches{ingress: ingress, log: log, parts: map[fleet.PartitionKey]*partitionCache{}}
+	mismatches := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "routerd_index_hash_mismatch_ranks",
+		Help: "Ranks whose engine stores other blocks than those of the prompts that it gets.",
+	}, func() float64 { return float64(c.mismatches()) })
+	if err := reg.Register(mismatches); err != nil {
+		return nil, fmt.Errorf("make caches: %w", err)
+	}
+	return c, nil
 }
 
 // partitionCache is one partition's index with what its streams say of
@@ -51,22 +69,34 @@ type partitionCache struct {
 	indexer.Indexer
 	blockSize int
 	trusted   sync.Map // fleet.Worker → bool
+	audit     *audit.Audit
+}
+
+// Apply applies events of a rank.
+func (p *partitionCache) Apply(w fleet.Worker, events []kvcache.Event) kvcache.Applied {
+	applied := p.Indexer.Apply(w, events)
+	if applied.Stored > 0 {
+		p.audit.Stored(w, time.Now())
+	}
+	return applied
 }
 
 // State takes over whether a stream can be trusted.
 func (p *partitionCache) State(w fleet.Worker, s zmq.Status) { p.trusted.Store(w, s.Trusted) }
 
-// Trusted tells whether the rank's stream lost nothing.
+// Trusted tells whether the rank's stream lost nothing and its blocks are those that are asked for.
 func (p *partitionCache) Trusted(w fleet.Worker) bool {
 	v, ok := p.trusted.Load(w)
-	return ok && v == true
+	return ok && v == true && !p.audit.Mismatch(w)
 }
 
-// Record learns nothing: engines tell what they store.
-func (p *partitionCache) Record(fleet.Worker, []kvcache.BlockHash) {}
+// Record has the audit look out for the blocks of a booking.
+func (p *partitionCache) Record(w fleet.Worker, blocks []kvcache.BlockHash) {
+	p.audit.Given(w, blocks, time.Now())
+}
 
-// Forget has nothing to forget: see Unlisten.
-func (p *partitionCache) Forget(fleet.Worker) {}
+// Forget ends the audit of a rank that has left.
+func (p *partitionCache) Forget(w fleet.Worker) { p.audit.Forget(w) }
 
 // Open returns the partition's index; it stays when the partition is empty, until that
 // is forgotten.
@@ -75,10 +105,35 @@ func (c *caches) Open(key fleet.PartitionKey, blockSize int) (core.KvIndex, erro
 	defer c.mu.Unlock()
 	p := c.parts[key]
 	if p == nil {
-		p = &partitionCache{Indexer: exact.New(blockSize), blockSize: blockSize}
+		p = c.newPart(key, blockSize)
 		c.parts[key] = p
 	}
 	return p, nil
+}
+
+func (c *caches) newPart(key fleet.PartitionKey, blockSize int) *partitionCache {
+	index := exact.New(blockSize)
+	return &partitionCache{
+		Indexer: index, blockSize: blockSize,
+		audit: audit.New(index, func(w fleet.Worker, mismatch bool) {
+			log := c.log.With("partition", key.String(), "worker", w.String())
+			if mismatch {
+				log.Error("an engine stores other blocks than those of its prompts: its index is not trusted", "reason", hashMismatch)
+			} else {
+				log.Info("an engine stores the blocks of its prompts again")
+			}
+		}),
+	}
+}
+
+// mismatches is how many ranks store other blocks than those of their prompts.
+func (c *caches) mismatches() (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.parts {
+		n += p.audit.Mismatches()
+	}
+	return n
 }
 
 // Forget drops the index of a partition that has had no worker for a while.
@@ -148,10 +203,14 @@ func (c *caches) Status(key fleet.PartitionKey, w fleet.Worker, hashes bool) adm
 	}
 	if st, ok := c.ingress.Status(w); ok {
 		kv.Trusted, kv.Unconnected, kv.LastSeq, kv.LastAt, kv.Dropped = st.Trusted, st.Unconnected, st.LastSeq, st.LastEventAt, st.Dropped
+		kv.Untrusted = st.Reason
 	}
 	p := c.part(key)
 	if p == nil {
 		return kv
+	}
+	if p.audit.Mismatch(w) {
+		kv.Trusted, kv.Untrusted = false, hashMismatch
 	}
 	for t, n := range p.Blocks(w) {
 		kv.Blocks[kvcache.Tier(t).String()] = n

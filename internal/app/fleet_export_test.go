@@ -8,10 +8,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/routerd/routerd/admin"
 	"github.com/routerd/routerd/catalog"
 	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/ingress/zmq"
+	"github.com/routerd/routerd/internal/testkit"
 	"github.com/routerd/routerd/kvcache"
 )
 
@@ -26,6 +28,8 @@ type Fleet struct {
 	Commits, Upserts, Listens, Unlistens atomic.Int64
 
 	caches *caches
+	Log    testkit.Log
+	Reg    *prometheus.Registry
 }
 
 // FleetParts are what a test gives; Engines must be there.
@@ -41,7 +45,10 @@ func NewFleet(parts FleetParts, cfg core.Config) (*Fleet, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Fleet{caches: newCaches(in)}
+	f := &Fleet{Reg: prometheus.NewRegistry()}
+	if f.caches, err = newCaches(in, slog.New(slog.NewTextHandler(&f.Log, nil)), f.Reg); err != nil {
+		return nil, err
+	}
 	f.Core = core.New(cfg, core.SelectionHost{}, parts.Policies, f.caches, slog.New(slog.DiscardHandler))
 	f.Reconciler = catalog.New(catalog.Parts{
 		Core: countedCore{f}, Listeners: countedListeners{f}, Engines: parts.Engines, Health: parts.Health,
@@ -61,6 +68,19 @@ func (f *Fleet) Run(ctx context.Context, streams bool) error {
 
 // Stream is how one rank's event stream stands.
 func (f *Fleet) Stream(w fleet.Worker) (zmq.Status, bool) { return f.caches.ingress.Status(w) }
+
+// Cache is what the core asks of a partition's index, and what its streams feed.
+func (f *Fleet) Cache(key fleet.PartitionKey) interface {
+	core.KvIndex
+	zmq.Sink
+} {
+	return f.caches.part(key)
+}
+
+// Status is how a rank's cache stands.
+func (f *Fleet) Status(key fleet.PartitionKey, w fleet.Worker) admin.KV {
+	return f.caches.Status(key, w, false)
+}
 
 // Blocks is how many blocks the index has of a rank, on the device.
 func (f *Fleet) Blocks(key fleet.PartitionKey, w fleet.Worker) int {

@@ -12,6 +12,7 @@ import (
 	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/core/load"
 	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/kvcache"
 	"github.com/routerd/routerd/prompt"
 	"github.com/routerd/routerd/upstream"
 )
@@ -74,7 +75,7 @@ func (l workerList) worker(v catalog.View, ranks []core.RankView, managed []adap
 	for i, r := range ranks {
 		w := fleet.Worker{ID: v.ID, Rank: r.Rank}
 		kv := l.caches.Status(v.Partition(), w, false)
-		rank := admin.WorkerRank{Rank: r.Rank, Load: r.Load, CachedBlocks: kv.Blocks, Trusted: kv.Trusted, Unconnected: kv.Unconnected, Dropped: kv.Dropped}
+		rank := admin.WorkerRank{Rank: r.Rank, Load: r.Load, CachedBlocks: kv.Blocks, Trusted: kv.Trusted, Untrusted: kv.Untrusted, Unconnected: kv.Unconnected, Dropped: kv.Dropped}
 		if !kv.LastAt.IsZero() {
 			age := now.Sub(kv.LastAt).Milliseconds()
 			rank.EventAgeMs = &age
@@ -84,6 +85,9 @@ func (l workerList) worker(v catalog.View, ranks []core.RankView, managed []adap
 		}
 		if kv.Unconnected {
 			out.Reasons = append(out.Reasons, eventsUnconnected+fmt.Sprintf("rank %d: not connected to %s", r.Rank, v.KVEvents[int(r.Rank)]))
+		}
+		if kv.Untrusted == hashMismatch || kv.Untrusted == kvcache.DropBlockSizeMismatch.String() {
+			out.Reasons = append(out.Reasons, fmt.Sprintf("kv_%s: rank %d: its overlap counts as not trusted", kv.Untrusted, r.Rank))
 		}
 		out.Ranks[i] = rank
 	}

@@ -44,6 +44,7 @@ type workerRank struct {
 	} `json:"report"`
 	CachedBlocks map[string]int    `json:"cached_blocks"`
 	Trusted      bool              `json:"trusted"`
+	Untrusted    string            `json:"untrusted"`
 	Unconnected  bool              `json:"unconnected"`
 	EventAgeMs   *int64            `json:"event_age_ms"`
 	Dropped      map[string]uint64 `json:"dropped"`

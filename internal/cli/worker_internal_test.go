@@ -15,6 +15,7 @@ func TestAWorkersEventStreamIsThatOfTheRankThatIsWorstOff(t *testing.T) {
 		"trusted 1.5s":   {trusted},
 		"untrusted 1.5s": {trusted, lost},
 		"unconnected":    {trusted, away, lost},
+		"untrusted(gap)": {trusted, {Rank: 1, Untrusted: "gap"}},
 		"none":           {trusted, {Rank: 2, Trusted: true}},
 	} {
 		v := worker{Record: fleet.Record{KVEvents: map[int]string{0: "tcp://h:1", 1: "tcp://h:2"}}, Ranks: ranks}

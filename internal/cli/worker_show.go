@@ -87,6 +87,8 @@ func events(v worker, r workerRank) string {
 		state = "unconnected"
 	case r.Trusted:
 		state = "trusted"
+	case r.Untrusted != "":
+		state += "(" + r.Untrusted + ")"
 	}
 	if r.EventAgeMs == nil {
 		return state
