@@ -3,6 +3,7 @@ package exact
 import (
 	"math/bits"
 	"math/rand/v2"
+	"unsafe"
 
 	"github.com/routerd/routerd/indexer/runtrie"
 	"github.com/routerd/routerd/kvcache"
@@ -11,6 +12,7 @@ import (
 const (
 	minEntries = 16
 	bigTable   = 32 << 10 // entries from which on a table grows by half
+	memoryPage = 4 << 10  // bytes; the least that any system has
 )
 
 // entry is one number that an engine gave to a block. Ref 0 is none.
@@ -169,7 +171,7 @@ func (t *table) resize(size int) {
 		t.secret = rand.Uint64() | 1
 	}
 	was := t.entries
-	t.entries = make([]entry, size)
+	t.entries = newEntries(size)
 	for i := range was {
 		if was[i].ref == 0 {
 			continue
@@ -182,6 +184,16 @@ func (t *table) resize(size int) {
 		}
 		t.entries[at] = was[i]
 	}
+}
+
+// newEntries makes entries that have been written to. Fresh memory that is read before it is written to is mapped
+// twice, the second time with a word to all cores that run the process: two workers that grow then hold each other up.
+func newEntries(size int) []entry {
+	entries := make([]entry, size)
+	for i := 0; i < size; i += memoryPage / int(unsafe.Sizeof(entry{})) {
+		entries[i] = entry{}
+	}
+	return entries
 }
 
 func (t *table) size() int { return t.numbers + len(t.texts) }
