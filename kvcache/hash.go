@@ -72,6 +72,13 @@ func SequenceHashes(dst []SequenceHash, blocks []BlockHash) []SequenceHash {
 }
 
 func windowHashes(dst []BlockHash, tokens []uint32, window, stride int, seed uint64) []BlockHash {
+	if window >= leastWindow && window <= mostWindow {
+		h := newWindowHash(window, seed)
+		for ; len(tokens) >= window; tokens = tokens[stride:] {
+			dst = append(dst, h.of(tokens))
+		}
+		return dst
+	}
 	var small [1024]byte
 	buf := small[:]
 	if len(buf) < 4*window {
