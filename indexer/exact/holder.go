@@ -1,6 +1,10 @@
 package exact
 
 import (
+	"hash/maphash"
+	"math/bits"
+	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -41,7 +45,10 @@ type holder struct {
 	path   []runtrie.Stretch
 	had    []runtrie.Mask // by stretch of path, what the tier had of it before
 	free   []runtrie.Stretch
-	seen   map[kvcache.EngineHash]struct{}
+	seen   []uint32 // places in a list of hashes, plus 1
+
+	secret uint64 // odd, of spread
+	seed   maphash.Seed
 
 	touched uint32 // only so that what touch reads is not left out
 }
@@ -56,7 +63,8 @@ func newHolder() *holder {
 	return &holder{
 		opaque: map[kvcache.EngineHash]uint8{},
 		others: map[int32]struct{}{},
-		seen:   map[kvcache.EngineHash]struct{}{},
+		secret: rand.Uint64() | 1,
+		seed:   maphash.MakeSeed(),
 	}
 }
 
@@ -254,19 +262,29 @@ func (h *holder) learn(group int32) {
 
 // repeats tells whether a list names a hash twice.
 func (h *holder) repeats(list []kvcache.EngineHash) bool {
-	if len(list) <= 16 {
-		for i, e := range list {
-			for _, f := range list[:i] {
-				if e == f {
-					return true
-				}
-			}
-		}
+	if len(list) == 1 {
 		return false
 	}
-	clear(h.seen)
-	for _, e := range list {
-		h.seen[e] = struct{}{}
+	width := bits.Len(uint(len(list))) + 1 // two to four places for each
+	h.seen = slices.Grow(h.seen[:0], 1<<width)[:1<<width]
+	seen, mask := h.seen, uint64(1)<<width-1
+	clear(seen)
+	for i, e := range list {
+		at := h.spread(e) >> (64 - width)
+		for ; seen[at&mask] != 0; at++ {
+			if list[seen[at&mask]-1] == e {
+				return true
+			}
+		}
+		seen[at&mask] = uint32(i + 1)
 	}
-	return len(h.seen) < len(list)
+	return false
+}
+
+// spread is a number for a hash of which the upper bits are as good as random.
+func (h *holder) spread(e kvcache.EngineHash) uint64 {
+	if n, ok := e.Number(); ok {
+		return n * h.secret
+	}
+	return maphash.String(h.seed, e.Bytes())
 }

@@ -124,11 +124,12 @@ func (x *Index) salt(at runtrie.Ref) uint64 {
 func (x *Index) insert(h *holder, t kvcache.Tier, behind runtrie.Ref, salt uint64, hashes []kvcache.EngineHash, blocks []kvcache.BlockHash) error {
 	tab := &h.tiers[t]
 	tab.room(hashes...)
-	h.olds = h.olds[:0]
+	olds := h.olds[:0]
 	for _, e := range hashes {
 		at, place := tab.get(e)
-		h.olds = append(h.olds, slot{at, place})
+		olds = append(olds, slot{at, place})
 	}
+	h.olds = olds
 	x.trie.Lock()
 	err := x.open(h, t)
 	if err == nil {
@@ -145,18 +146,23 @@ func (x *Index) insert(h *holder, t kvcache.Tier, behind runtrie.Ref, salt uint6
 	x.trie.Unlock()
 	i := 0
 	for k, s := range h.path {
+		had := h.had[k]
 		for pos := s.From; pos < s.To; pos++ {
-			at := runtrie.RefOf(s.Node, pos)
-			tab.mean(hashes[i], h.olds[i], at, h.had[k].Has(pos))
-			if h.olds[i].at == at {
-				h.olds[i].at = 0 // nothing to let go of
+			at, old := runtrie.RefOf(s.Node, pos), &olds[i]
+			tab.mean(hashes[i], *old, at, had.Has(pos))
+			if old.at == at {
+				old.at = 0 // nothing to let go of
 			}
-			h.clearOpaque(t, hashes[i])
 			i++
 		}
 	}
+	if len(h.opaque) > 0 {
+		for _, e := range hashes {
+			h.clearOpaque(t, e)
+		}
+	}
 	// What is new is held and meant by now, so that nothing on the way to it can vanish.
-	for _, old := range h.olds {
+	for _, old := range olds {
 		if old.at != 0 {
 			h.release(t, old.at)
 		}
@@ -262,9 +268,6 @@ func (x *Index) markOpaque(h *holder, tier kvcache.Tier, hashes []kvcache.Engine
 }
 
 func (h *holder) clearOpaque(tier kvcache.Tier, e kvcache.EngineHash) {
-	if len(h.opaque) == 0 {
-		return
-	}
 	if left := h.opaque[e] &^ (1 << tier); left != 0 {
 		h.opaque[e] = left
 	} else {

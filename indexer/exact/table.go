@@ -79,6 +79,9 @@ func (t *table) touch(hashes []kvcache.EngineHash) (sum uint32) {
 // room makes room for the numbers among some hashes.
 func (t *table) room(hashes ...kvcache.EngineHash) {
 	size, want := len(t.entries), t.numbers
+	if (want+len(hashes))*5 <= size*4 {
+		return
+	}
 	for i := range hashes {
 		if _, ok := hashes[i].Number(); ok {
 			want++
