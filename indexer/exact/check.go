@@ -34,14 +34,14 @@ func (x *Index) verify(h *holder) {
 			}
 		})
 		for at, n := range of {
-			if tab.extra[at] != n-1 {
-				panic(fmt.Sprintf("block %d has %d hashes more, want %d", at, tab.extra[at], n-1))
+			if tab.extra.Get(at) != n-1 {
+				panic(fmt.Sprintf("block %d has %d hashes more, want %d", at, tab.extra.Get(at), n-1))
 			}
 			if n > 1 {
 				more++
 			}
 		}
-		if len(tab.extra) != int(more) {
+		if tab.extra.Len() != int(more) {
 			panic("blocks without hashes have more")
 		}
 		below = x.checkHolder(tab.own, of, nil)

@@ -1,6 +1,9 @@
 package exact
 
-import "github.com/routerd/routerd/kvcache"
+import (
+	"github.com/routerd/routerd/indexer/runtrie"
+	"github.com/routerd/routerd/kvcache"
+)
 
 // NewSmall makes an index that has room for so many nodes, the root included.
 func NewSmall(blockSize int, nodes uint32) *Index { return newIndex(blockSize, nodes) }
@@ -23,4 +26,26 @@ func FillTable(entries int) {
 		t.put(e, place, 1)
 	}
 	t.resize(2 * entries)
+}
+
+// Texts maps byte strings to blocks.
+type Texts struct{ of texts }
+
+// Len is how many there are.
+func (t *Texts) Len() int { return t.of.n }
+
+// Get returns a byte string's block.
+func (t *Texts) Get(s string) uint32 { return uint32(t.of.get(s)) }
+
+// Put gives a byte string a block.
+func (t *Texts) Put(s string, at uint32) { t.of.put(s, runtrie.Ref(at)) }
+
+// Take removes a byte string that is there.
+func (t *Texts) Take(s string) { t.of.take(s) }
+
+// All returns all of them.
+func (t *Texts) All() map[string]uint32 {
+	all := map[string]uint32{}
+	t.of.each(func(s []byte, at runtrie.Ref) { all[string(s)] = uint32(at) })
+	return all
 }

@@ -27,11 +27,10 @@ type holder struct {
 	// found are the slots, plus 1, that a find asks for by tier: of upTo. 0 is none.
 	found [kvcache.Tiers]atomic.Uint32
 
-	mu    sync.Mutex // guards all below
-	gone  bool       // removed from the index; look the worker up again
-	tiers [kvcache.Tiers]tier
-	// opaque has the hashes that the engine stored and that cannot be indexed, with a bit for each tier.
-	opaque map[kvcache.EngineHash]uint8
+	mu     sync.Mutex // guards all below
+	gone   bool       // removed from the index; look the worker up again
+	tiers  [kvcache.Tiers]tier
+	opaque opaque
 	full   bool // a block of the right size was stored
 
 	mainKnown bool
@@ -61,7 +60,6 @@ type slot struct {
 
 func newHolder() *holder {
 	return &holder{
-		opaque: map[kvcache.EngineHash]uint8{},
 		others: map[int32]struct{}{},
 		secret: rand.Uint64() | 1,
 		seed:   maphash.MakeSeed(),
@@ -70,7 +68,7 @@ func newHolder() *holder {
 
 // forget empties what is known beside the blocks.
 func (h *holder) forget() {
-	clear(h.opaque)
+	h.opaque = opaque{}
 	clear(h.others)
 	h.full, h.mainKnown, h.main = false, false, 0
 }
@@ -121,11 +119,12 @@ func (x *Index) drop(h *holder, t kvcache.Tier, id uint32, m runtrie.Mask) {
 // release takes one hash's meaning from a worker's tier, at the next flush where it is
 // the last one of its block.
 func (h *holder) release(t kvcache.Tier, at runtrie.Ref) {
-	if more := h.tiers[t].extra[at]; more > 1 {
-		h.tiers[t].extra[at] = more - 1
+	extra := &h.tiers[t].extra
+	if more := extra.Get(at); more > 1 {
+		extra.Put(at, more-1)
 		return
 	} else if more == 1 {
-		delete(h.tiers[t].extra, at)
+		extra.Delete(at)
 		return
 	}
 	id, pos := at.Node()

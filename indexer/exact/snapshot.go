@@ -132,13 +132,13 @@ func (c *copier) copy(id uint32) {
 // rest copies what is known beside the blocks; h.mu is held.
 func (h *holder) rest() indexer.Rest {
 	r := indexer.Rest{MainKnown: h.mainKnown, Main: h.main, Others: slices.Collect(maps.Keys(h.others)), Full: h.full}
-	for e, tiers := range h.opaque {
+	h.opaque.each(func(e kvcache.EngineHash, on runtrie.Ref) {
 		for t := range r.Opaque {
-			if tiers&(1<<t) != 0 {
+			if on&(1<<t) != 0 {
 				r.Opaque[t] = append(r.Opaque[t], e)
 			}
 		}
-	}
+	})
 	return r
 }
 
@@ -156,7 +156,7 @@ func (x *Index) Restore(w fleet.Worker, rest indexer.Rest, changes iter.Seq[inde
 	}
 	for t, hashes := range rest.Opaque {
 		for _, e := range hashes {
-			h.opaque[e] |= 1 << t
+			h.opaque.mark(kvcache.Tier(t), e)
 		}
 	}
 	h.mainKnown, h.main, h.full = rest.MainKnown, rest.Main, rest.Full

@@ -97,7 +97,7 @@ func (x *Index) parent(h *holder, ev *kvcache.Event) (at runtrie.Ref, salt uint6
 	}
 	at = h.find(ev.Tier, ev.Parent)
 	switch {
-	case at == 0 && h.opaque[ev.Parent] != 0:
+	case at == 0 && h.opaque.on(ev.Parent) != 0:
 		return 0, 0, kvcache.DropOpaqueParent, false
 	case at == 0:
 		return 0, 0, kvcache.DropUnknownParent, false
@@ -156,9 +156,9 @@ func (x *Index) insert(h *holder, t kvcache.Tier, behind runtrie.Ref, salt uint6
 			i++
 		}
 	}
-	if len(h.opaque) > 0 {
+	if h.opaque.size() > 0 {
 		for _, e := range hashes {
-			h.clearOpaque(t, e)
+			h.opaque.clear(t, e)
 		}
 	}
 	// What is new is held and meant by now, so that nothing on the way to it can vanish.
@@ -177,10 +177,7 @@ func (t *table) mean(e kvcache.EngineHash, was slot, at runtrie.Ref, more bool) 
 		return
 	}
 	if more {
-		if t.extra == nil {
-			t.extra = map[runtrie.Ref]uint32{}
-		}
-		t.extra[at]++
+		t.extra.Put(at, t.extra.Get(at)+1)
 	}
 	t.put(e, was.place, at)
 }
@@ -235,8 +232,8 @@ func (x *Index) remove(h *holder, ev *kvcache.Event, res *kvcache.Applied) {
 		case at != 0:
 			h.release(ev.Tier, at)
 			res.Removed++
-		case h.opaque[e]&(1<<ev.Tier) != 0:
-			h.clearOpaque(ev.Tier, e)
+		case h.opaque.on(e)&(1<<ev.Tier) != 0:
+			h.opaque.clear(ev.Tier, e)
 		default:
 			res.Drops[kvcache.DropUnknownRemove]++
 		}
@@ -262,15 +259,7 @@ func (x *Index) markOpaque(h *holder, tier kvcache.Tier, hashes []kvcache.Engine
 		if at := tab.take(e); at != 0 {
 			h.release(tier, at)
 		}
-		h.opaque[e] |= 1 << tier
+		h.opaque.mark(tier, e)
 	}
 	x.letGo(h, tier)
-}
-
-func (h *holder) clearOpaque(tier kvcache.Tier, e kvcache.EngineHash) {
-	if left := h.opaque[e] &^ (1 << tier); left != 0 {
-		h.opaque[e] = left
-	} else {
-		delete(h.opaque, e)
-	}
 }

@@ -26,15 +26,15 @@ func (e *entry) is(n uint64) bool { return e.number() == n }
 func (e *entry) number() uint64 { return uint64(e.hi)<<32 | uint64(e.lo) }
 
 // table maps the engine hashes of one worker on one tier to blocks: numbers by open
-// addressing with linear probing, which a removal closes up; byte strings by a map.
+// addressing with linear probing, which a removal closes up; byte strings apart.
 // A number's home is told by the high half of its product with a secret, so that any
 // size will do, and a new table is filled from one end to the other.
 type table struct {
 	entries []entry
 	numbers int
 	secret  uint64 // odd
-	texts   map[string]runtrie.Ref
-	extra   map[runtrie.Ref]uint32 // how many hashes beyond the first mean a block
+	texts   texts
+	extra   runtrie.Sparse[runtrie.Ref, uint32] // how many hashes beyond the first mean a block
 }
 
 func (t *table) home(n uint64) int {
@@ -47,7 +47,7 @@ func (t *table) home(n uint64) int {
 func (t *table) get(e kvcache.EngineHash) (at runtrie.Ref, place int) {
 	n, ok := e.Number()
 	if !ok {
-		return t.texts[e.Bytes()], 0
+		return t.texts.get(e.Bytes()), 0
 	}
 	if len(t.entries) == 0 {
 		return 0, 0
@@ -90,6 +90,11 @@ func (t *table) room(hashes ...kvcache.EngineHash) {
 	if want*5 <= size*4 {
 		return
 	}
+	t.resize(grown(size, want))
+}
+
+// grown is the size to which a table grows that shall have so many entries.
+func grown(size, want int) int {
 	size = max(size, minEntries)
 	for want*5 > size*4 {
 		if size < bigTable {
@@ -98,17 +103,14 @@ func (t *table) room(hashes ...kvcache.EngineHash) {
 			size += size / 2
 		}
 	}
-	t.resize(size)
+	return size
 }
 
 // put gives a hash another block; get told the place, and there is room.
 func (t *table) put(e kvcache.EngineHash, place int, at runtrie.Ref) {
 	n, ok := e.Number()
 	if !ok {
-		if t.texts == nil {
-			t.texts = map[string]runtrie.Ref{}
-		}
-		t.texts[e.Bytes()] = at
+		t.texts.put(e.Bytes(), at)
 		return
 	}
 	for i := place; ; i++ {
@@ -135,7 +137,7 @@ func (t *table) take(e kvcache.EngineHash) runtrie.Ref {
 		return 0
 	}
 	if _, ok := e.Number(); !ok {
-		delete(t.texts, e.Bytes())
+		t.texts.take(e.Bytes())
 		return at
 	}
 	t.close(i)
@@ -164,8 +166,8 @@ func (t *table) close(hole int) {
 
 // shrink gives memory back after many hashes went.
 func (t *table) shrink() {
-	if size := len(t.entries); size > minEntries && t.numbers*4 < size {
-		t.resize(max(minEntries, t.numbers*2))
+	if size := len(t.entries); size > minEntries && t.numbers*5 < size*2 {
+		t.resize(max(minEntries, t.numbers*3/2))
 	}
 }
 
@@ -199,7 +201,7 @@ func newEntries(size int) []entry {
 	return entries
 }
 
-func (t *table) size() int { return t.numbers + len(t.texts) }
+func (t *table) size() int { return t.numbers + t.texts.n }
 
 func (t *table) each(f func(kvcache.EngineHash, runtrie.Ref)) {
 	for i := range t.entries {
@@ -207,9 +209,9 @@ func (t *table) each(f func(kvcache.EngineHash, runtrie.Ref)) {
 			f(kvcache.NumberHash(s.number()), s.ref)
 		}
 	}
-	for s, at := range t.texts {
-		if e, ok := kvcache.BytesHash([]byte(s)); ok {
+	t.texts.each(func(s []byte, at runtrie.Ref) {
+		if e, ok := kvcache.BytesHash(s); ok {
 			f(e, at)
 		}
-	}
+	})
 }

@@ -87,7 +87,7 @@ func (t *Trie) checkHolders(live map[uint32]bool) error {
 		if h == nil {
 			continue
 		}
-		for id := range h.holes {
+		for id := range h.holes.All() {
 			if !live[id] {
 				return fmt.Errorf("slot %d has holes in node %d, which is gone", h.slot, id)
 			}
@@ -113,7 +113,7 @@ func (t *Trie) checkCover(n *node, id uint32) error {
 			continue
 		}
 		has := first(lead)
-		if m, ok := h.holes[id]; ok {
+		if m := h.holes.Get(id); m != (Mask{}) {
 			if holed++; m.lead() != lead || m == first(lead) {
 				return fmt.Errorf("node %d: slot %d leads by %d and has %v", id, slot, lead, m)
 			}

@@ -6,7 +6,7 @@ import "sync/atomic"
 // salt.
 type salts struct {
 	inUse   atomic.Int64 // different ones
-	numbers map[uint64]uint32
+	numbers Sparse[uint64, uint32]
 	all     []salted
 	free    []uint32
 }
@@ -16,7 +16,7 @@ type salted struct {
 	nodes uint32
 }
 
-func newSalts() *salts { return &salts{numbers: map[uint64]uint32{}, all: make([]salted, 1)} }
+func newSalts() *salts { return &salts{all: make([]salted, 1)} }
 
 func (s *salts) of(number uint32) uint64 { return s.all[number].salt }
 
@@ -25,16 +25,18 @@ func (s *salts) take(salt uint64) uint32 {
 	if salt == 0 {
 		return 0
 	}
-	number, known := s.numbers[salt]
+	number := s.numbers.Get(salt)
 	switch {
-	case known:
+	case number != 0:
 	case len(s.free) > 0:
 		number, s.free = s.free[len(s.free)-1], s.free[:len(s.free)-1]
-		s.numbers[salt], s.all[number] = number, salted{salt: salt}
+		s.all[number] = salted{salt: salt}
+		s.numbers.Put(salt, number)
 		s.inUse.Add(1)
 	default:
 		number = uint32(len(s.all))
-		s.numbers[salt], s.all = number, append(s.all, salted{salt: salt})
+		s.all = append(s.all, salted{salt: salt})
+		s.numbers.Put(salt, number)
 		s.inUse.Add(1)
 	}
 	s.all[number].nodes++
@@ -55,7 +57,7 @@ func (s *salts) drop(number uint32) {
 		return
 	}
 	if s.all[number].nodes--; s.all[number].nodes == 0 {
-		delete(s.numbers, s.all[number].salt)
+		s.numbers.Delete(s.all[number].salt)
 		s.inUse.Add(-1)
 		s.free = append(s.free, number)
 	}

@@ -41,7 +41,7 @@ func New(nodes uint32) *Trie {
 // Holder is somebody who holds blocks. It is for writers.
 type Holder struct {
 	slot  uint32
-	holes map[uint32]Mask // by node, where the positions are no prefix
+	holes Sparse[uint32, Mask] // by node, where the positions are no prefix
 }
 
 // Slot is the holder's number, by which a Query asks for it.
@@ -73,7 +73,7 @@ func (t *Trie) Leave(h *Holder) {
 func (t *Trie) positions(n *node, id uint32, h *Holder) (m Mask, lead uint32) {
 	lead = t.leadOf(n, id, h.slot)
 	if n.holed > 0 {
-		if m, ok := h.holes[id]; ok {
+		if m := h.holes.Get(id); m != (Mask{}) {
 			return m, lead
 		}
 	}
@@ -117,17 +117,14 @@ func (t *Trie) change(n *node, id uint32, h *Holder, had Mask, lead uint32, now 
 	n.held += now.count() - had.count() // wraps around
 	was, is := had != first(lead), now != first(to)
 	if is {
-		if h.holes == nil {
-			h.holes = map[uint32]Mask{}
-		}
-		h.holes[id] = now
+		h.holes.Put(id, now)
 	}
 	switch {
 	case is && !was:
 		n.holed++
 	case was && !is:
 		n.holed--
-		delete(h.holes, id)
+		h.holes.Delete(id)
 	}
 	t.setLead(n, id, h.slot, lead, to)
 }
