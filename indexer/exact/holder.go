@@ -37,7 +37,17 @@ type holder struct {
 	main      int32
 	others    map[int32]struct{}
 
-	// scratch of one store or removal
+	scratch
+	bytes int64 // of memory, as the index knows it
+
+	secret uint64 // odd, of spread
+	seed   maphash.Seed
+
+	touched uint32 // only so that what touch reads is not left out
+}
+
+// scratch is of one store or removal.
+type scratch struct {
 	hashes []kvcache.BlockHash
 	names  []kvcache.EngineHash
 	olds   []slot
@@ -45,11 +55,6 @@ type holder struct {
 	had    []runtrie.Mask // by stretch of path, what the tier had of it before
 	free   []runtrie.Stretch
 	seen   []uint32 // places in a list of hashes, plus 1
-
-	secret uint64 // odd, of spread
-	seed   maphash.Seed
-
-	touched uint32 // only so that what touch reads is not left out
 }
 
 // slot is where a hash is in a table, and which block it meant.

@@ -35,6 +35,7 @@ type Index struct {
 
 	workers sync.Map      // fleet.Worker → *holder
 	version atomic.Uint64 // rises after each worker or slot that comes, and before each that goes
+	tables  atomic.Int64  // bytes of all holders
 }
 
 // New returns an empty index for blocks of blockSize tokens.
@@ -52,6 +53,7 @@ func (x *Index) Apply(w fleet.Worker, events []kvcache.Event) kvcache.Applied {
 	h := x.lockHolder(w, true)
 	defer h.mu.Unlock()
 	defer x.verify(h)
+	defer x.settle(h)
 	x.touch(h, events)
 	for i := range events {
 		switch ev := &events[i]; ev.Kind {
@@ -73,6 +75,7 @@ func (x *Index) Clear(w fleet.Worker) {
 	if h := x.lockHolder(w, false); h != nil {
 		defer h.mu.Unlock()
 		x.clear(h)
+		x.settle(h)
 		x.verify(h)
 	}
 }
@@ -86,6 +89,7 @@ func (x *Index) Remove(w fleet.Worker) {
 	defer h.mu.Unlock()
 	x.clear(h)
 	h.gone = true
+	x.settle(h)
 	x.workers.Delete(w)
 	x.version.Add(1)
 }

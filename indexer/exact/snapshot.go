@@ -147,6 +147,7 @@ func (x *Index) Restore(w fleet.Worker, rest indexer.Rest, changes iter.Seq[inde
 	h := x.lockHolder(w, true)
 	defer h.mu.Unlock()
 	defer x.verify(h)
+	defer x.settle(h)
 	for c := range changes {
 		if len(c.Removed) > 0 {
 			x.takeOut(h, c.Tier, c.Removed)

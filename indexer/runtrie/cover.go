@@ -100,6 +100,7 @@ func (t *Trie) gather(n *node, id, slot, lead uint32) {
 		all = append(all, n.cover[i].Load())
 	}
 	c := newCrowd(append(all, packCover(slot, lead)), len(t.slots.all))
+	t.crowds += c.bytes()
 	n.version.Add(1)
 	t.nodes.crowd(id).Store(c)
 	n.crowded.Store(1)
@@ -176,6 +177,7 @@ func (t *Trie) setCrowd(n *node, id, slot, from, to uint32) {
 		}
 	}
 	now := newCrowd(all, len(t.slots.all))
+	t.crowds += now.bytes() - c.bytes()
 	n.version.Add(1)
 	t.nodes.crowd(id).Store(now)
 	n.version.Add(1)
@@ -222,6 +224,7 @@ func (c *crowd) change(n *node, slot, from, to uint32) bool {
 
 // disperse gives a node its own cover back.
 func (t *Trie) disperse(n *node, id uint32, c *crowd, slot, lead uint32) {
+	t.crowds -= c.bytes()
 	n.version.Add(1)
 	i := 0
 	for _, w := range c.all() {

@@ -103,5 +103,6 @@ func (t *Trie) reset() {
 	t.areas.reset()
 	t.children.table.Store(newChildTable(minChildren))
 	t.children.spoiled = 0
+	t.salts.all, t.salts.free = make([]salted, 1), nil
 	t.epochs.waiting = nil
 }

@@ -25,6 +25,8 @@ type Trie struct {
 
 	slots slots
 	salts *salts
+
+	holes, crowds int64 // bytes of all holders' holes, of all crowds
 }
 
 // slots are the numbers of holders.
@@ -115,7 +117,15 @@ func (t *Trie) change(n *node, id uint32, h *Holder, had Mask, lead uint32, now 
 	}
 	to := now.lead()
 	n.held += now.count() - had.count() // wraps around
-	was, is := had != first(lead), now != first(to)
+	if was, is := had != first(lead), now != first(to); was || is {
+		t.pierce(n, id, h, was, is, now)
+	}
+	t.setLead(n, id, h.slot, lead, to)
+}
+
+// pierce notes whether a holder had holes in a node, and has them now.
+func (t *Trie) pierce(n *node, id uint32, h *Holder, was, is bool, now Mask) {
+	t.holes -= h.holes.Bytes()
 	if is {
 		h.holes.Put(id, now)
 	}
@@ -126,7 +136,7 @@ func (t *Trie) change(n *node, id uint32, h *Holder, had Mask, lead uint32, now 
 		n.holed--
 		h.holes.Delete(id)
 	}
-	t.setLead(n, id, h.slot, lead, to)
+	t.holes += h.holes.Bytes()
 }
 
 // trim makes a run shorter whose tail nobody needs, if it then fits half the area.

@@ -1,0 +1,31 @@
+package runtrie
+
+import "unsafe"
+
+// Bytes is the memory of the trie. It takes no walk.
+func (t *Trie) Bytes() int64 {
+	n, a, s := t.nodes, t.areas, t.salts
+	total := HeapBytes(int(unsafe.Sizeof(*t))) + int64(cap(t.epochs.waiting))*int64(unsafe.Sizeof(retired{}))
+	total += int64(len(*n.pages.Load()))*nodePageBytes + sliceBytes(*n.pages.Load()) + sliceBytes(n.free)
+	total += int64(len(a.meta)-len(a.free))*int64(unsafe.Sizeof(areaPage{})) + sliceBytes(*a.pages.Load()) + sliceBytes(a.meta) + sliceBytes(a.free)
+	for _, space := range a.space {
+		total += sliceBytes(space)
+	}
+	total += sliceBytes(t.children.table.Load().slots)
+	total += s.numbers.Bytes() + sliceBytes(s.all) + sliceBytes(s.free)
+	total += sliceBytes(t.slots.all) + sliceBytes(t.slots.free)
+	total += int64(len(t.slots.all)-len(t.slots.free)) * HeapBytes(int(unsafe.Sizeof(Holder{})))
+	return total + t.holes + t.crowds
+}
+
+const nodePageBytes = int64(nodePage) * int64(unsafe.Sizeof(node{})+unsafe.Sizeof(uintptr(0)))
+
+func sliceBytes[E any](s []E) int64 {
+	var e E
+	return HeapBytes(cap(s) * int(unsafe.Sizeof(e)))
+}
+
+// bytes is the memory of a crowd.
+func (c *crowd) bytes() int64 {
+	return HeapBytes(int(unsafe.Sizeof(*c))) + sliceBytes(c.set) + sliceBytes(c.list)
+}
