@@ -79,19 +79,17 @@ func (s *shape) prompts(w int, tell func(made, gone []kvcache.Event)) {
 	}
 }
 
+// fill makes everything, then takes out what shall go.
 func (s *shape) fill(x *exact.Index) {
-	var gone [][]kvcache.Event
+	gone := make([][]kvcache.Event, s.workers)
 	for w := range s.workers {
 		s.prompts(w, func(made, later []kvcache.Event) {
 			x.Apply(fleet.Worker{ID: fleet.WorkerID(w)}, made)
-			if later != nil {
-				gone = append(gone, later)
-			}
+			gone[w] = append(gone[w], later...)
 		})
-		for _, events := range gone {
-			x.Apply(fleet.Worker{ID: fleet.WorkerID(w)}, events)
-		}
-		gone = nil
+	}
+	for w, events := range gone {
+		x.Apply(fleet.Worker{ID: fleet.WorkerID(w)}, events)
 	}
 }
 
@@ -129,6 +127,38 @@ func TestAnIndexTellsItsMemory(t *testing.T) {
 				t.Errorf("%d bytes told after all went, %d in use", told, heap)
 			}
 			runtime.KeepAlive(x)
+		})
+	}
+}
+
+// After three of four suffixes went, what stays takes little more than if nothing else had ever been.
+func TestWhatStaysAfterMostWentIsDense(t *testing.T) {
+	for name, c := range map[string]struct {
+		shape
+		most float64 // of what a block took before
+	}{
+		"depth 64":  {shape{workers: 32, blocks: 64 * 300, depth: 64, event: 16, families: 64, keep: 4}, 1.05},
+		"depth 512": {shape{workers: 32, blocks: 512 * 40, depth: 512, event: 16, families: 16, keep: 4}, 1.05},
+		// A table of hashes shrinks when less than two fifths of it are used; these were cut to just above.
+		"depth 4096": {shape{workers: 16, blocks: 4096 * 12, depth: 4096, event: 16, families: 4, keep: 4}, 1.45},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := c.shape
+			per := func(s shape) float64 {
+				x, blocks := exact.New(size), 0
+				s.fill(x)
+				for w := range s.workers {
+					blocks += x.Blocks(fleet.Worker{ID: fleet.WorkerID(w)})[kvcache.Device]
+				}
+				return float64(x.Bytes()) / float64(blocks)
+			}
+			thin := per(s)
+			s.keep = 0
+			full := per(s)
+			t.Logf("%.1f bytes a block when full, %.1f for those that stay", full, thin)
+			if thin > full*c.most {
+				t.Errorf("%.1f bytes a block when full, %.1f for those that stay", full, thin)
+			}
 		})
 	}
 }

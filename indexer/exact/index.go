@@ -24,6 +24,9 @@ import (
 
 var _ indexer.Indexer = (*Index)(nil)
 
+// sparse is how many eighths of the memory for hashes must be in use; else it is made denser.
+const sparse = 4
+
 // slice is how many blocks are gone through before others are let in.
 const slice = 1024
 

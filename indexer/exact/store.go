@@ -143,6 +143,7 @@ func (x *Index) insert(h *holder, t kvcache.Tier, behind runtrie.Ref, salt uint6
 	for _, s := range h.path {
 		h.had = append(h.had, x.hold(h, t, s.Node, runtrie.Positions(s.From, s.To)))
 	}
+	x.trie.Compact(sparse)
 	x.trie.Unlock()
 	i := 0
 	for k, s := range h.path {
@@ -248,6 +249,7 @@ func (x *Index) letGo(h *holder, t kvcache.Tier) {
 	}
 	x.trie.Lock()
 	x.flush(h, t)
+	x.trie.Compact(sparse)
 	x.trie.Unlock()
 	h.tiers[t].shrink()
 }

@@ -24,13 +24,18 @@ type areas struct {
 	meta  []pageMeta        // by page
 	free  []uint32          // numbers of pages that were let go
 	space [classes][]uint32 // by class, pages that have room or had it lately
+
+	used    int64 // words of all areas in use
+	leaving int   // pages that go when they are empty
 }
 
 // pageMeta is what writers know of a page, which has areas of one class.
 type pageMeta struct {
-	class  uint8
-	listed bool   // in space
-	used   uint32 // areas in use
+	class   uint8
+	live    bool   // there is a page
+	listed  bool   // in space
+	leaving bool   // it goes when it is empty
+	used    uint32 // areas in use
 	fresh  uint32 // areas from here on were never used
 	chain  uint32 // the first word of a free area, plus 1; it holds the next one's
 }
@@ -43,7 +48,7 @@ func newAreas() *areas {
 
 // reset lets go of all pages.
 func (a *areas) reset() {
-	a.meta, a.free, a.space = nil, nil, [classes][]uint32{}
+	a.meta, a.free, a.space, a.used, a.leaving = nil, nil, [classes][]uint32{}, 0, 0
 	a.pages.Store(&[]*areaPage{})
 }
 
@@ -56,7 +61,14 @@ func (a *areas) words(at uint32) []kvcache.BlockHash {
 }
 
 // alloc returns an area of a class, and false when there are too many pages.
-func (a *areas) alloc(class uint8) (uint32, bool) {
+func (a *areas) alloc(class uint8) (at uint32, ok bool) {
+	if at, ok = a.take(class); ok {
+		a.used += 1 << class
+	}
+	return at, ok
+}
+
+func (a *areas) take(class uint8) (uint32, bool) {
 	for len(a.space[class]) > 0 {
 		list := a.space[class]
 		id := list[len(list)-1]
@@ -95,7 +107,7 @@ func (a *areas) grow(class uint8) (uint32, bool) {
 	}
 	page := new(areaPage)
 	now[id] = page
-	a.meta[id] = pageMeta{class: class, listed: true, used: 1, fresh: 1}
+	a.meta[id] = pageMeta{class: class, live: true, listed: true, used: 1, fresh: 1}
 	a.pages.Store(&now)
 	a.space[class] = append(a.space[class], id)
 	return id << pageShift, true
@@ -106,8 +118,12 @@ func (a *areas) release(at uint32) {
 	id := at >> pageShift
 	m := &a.meta[id]
 	m.used--
-	if m.used == 0 && len(a.space[m.class]) > 1 {
+	a.used -= 1 << m.class
+	switch {
+	case m.used == 0 && (m.leaving || len(a.space[m.class]) > 1):
 		a.drop(id)
+		return
+	case m.leaving:
 		return
 	}
 	page := (*a.pages.Load())[id]
@@ -121,13 +137,22 @@ func (a *areas) release(at uint32) {
 
 // drop lets go of a page without used areas.
 func (a *areas) drop(id uint32) {
-	m := &a.meta[id]
-	if i := slices.Index(a.space[m.class], id); i >= 0 {
-		a.space[m.class] = slices.Delete(a.space[m.class], i, i+1)
+	a.unlist(id)
+	if a.meta[id].leaving {
+		a.leaving--
 	}
-	*m = pageMeta{}
+	a.meta[id] = pageMeta{}
 	now := slices.Clone(*a.pages.Load())
 	now[id] = nil
 	a.pages.Store(&now)
 	a.free = append(a.free, id)
+}
+
+// unlist has a page no longer be one that has room.
+func (a *areas) unlist(id uint32) {
+	m := &a.meta[id]
+	m.listed = false
+	if i := slices.Index(a.space[m.class], id); i >= 0 {
+		a.space[m.class] = slices.Delete(a.space[m.class], i, i+1)
+	}
 }

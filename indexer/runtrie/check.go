@@ -61,9 +61,20 @@ func (t *Trie) Check() error {
 	if len(live) != t.children.used {
 		return fmt.Errorf("%d children, want %d", t.children.used, len(live))
 	}
-	used := 0
+	used, words, leaving := 0, int64(0), 0
 	for i := range t.areas.meta {
-		used += int(t.areas.meta[i].used)
+		m := &t.areas.meta[i]
+		used += int(m.used)
+		words += int64(m.used) << m.class
+		if m.leaving {
+			leaving++
+		}
+		if m.listed != slices.Contains(t.areas.space[m.class], uint32(i)) && m.live || m.leaving && m.listed {
+			return fmt.Errorf("page %d is listed wrongly", i)
+		}
+	}
+	if words != t.areas.used || leaving != t.areas.leaving {
+		return fmt.Errorf("%d words, %d pages that leave, want %d and %d", t.areas.used, t.areas.leaving, words, leaving)
 	}
 	if used != areas+len(live) {
 		return fmt.Errorf("%d areas are in use, want %d and %d that wait", used, len(live), areas)

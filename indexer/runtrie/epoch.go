@@ -88,7 +88,11 @@ func (t *Trie) Reclaim() {
 		}
 		done++
 	}
-	if e.waiting = e.waiting[:copy(e.waiting, e.waiting[done:])]; len(e.waiting) == 0 && t.nodes.used() == 0 {
+	e.waiting = e.waiting[:copy(e.waiting, e.waiting[done:])]
+	if cap(e.waiting) > 4*(len(e.waiting)+batch) {
+		e.waiting = append(make([]retired, 0, len(e.waiting)+batch), e.waiting...)
+	}
+	if len(e.waiting) == 0 && t.nodes.used() == 0 {
 		t.reset()
 	}
 }
@@ -105,4 +109,5 @@ func (t *Trie) reset() {
 	t.children.spoiled = 0
 	t.salts.all, t.salts.free = make([]salted, 1), nil
 	t.epochs.waiting = nil
+	t.moved = 0
 }

@@ -189,6 +189,10 @@ func (m *modelled) steps(t *testing.T, n int) {
 			}
 		}
 		m.trie.Lock()
+		if m.rnd.IntN(4) == 0 {
+			m.trie.Vacate(m.rnd.Int())
+		}
+		m.trie.Compact(8)
 		err := check(m.trie)
 		m.trie.Unlock()
 		if err != nil {

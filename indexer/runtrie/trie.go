@@ -26,6 +26,8 @@ type Trie struct {
 	slots slots
 	salts *salts
 
+	moved uint32 // nodes below it were looked at by Compact; 0 while it has nothing to do
+
 	holes, crowds int64 // bytes of all holders' holes, of all crowds
 }
 
