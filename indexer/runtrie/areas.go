@@ -36,8 +36,8 @@ type pageMeta struct {
 	listed  bool   // in space
 	leaving bool   // it goes when it is empty
 	used    uint32 // areas in use
-	fresh  uint32 // areas from here on were never used
-	chain  uint32 // the first word of a free area, plus 1; it holds the next one's
+	fresh   uint32 // areas from here on were never used
+	chain   uint32 // the first word of a free area, plus 1; it holds the next one's
 }
 
 func newAreas() *areas {
