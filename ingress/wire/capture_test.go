@@ -3,6 +3,7 @@ package wire_test
 import (
 	"encoding/json"
 	"errors"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -77,6 +78,24 @@ func wantView(t *testing.T, e wiretest.Event) view {
 		v.Tokens = append(v.Tokens, id)
 	}
 	return v
+}
+
+func TestEveryCaptureHasItsDescription(t *testing.T) {
+	names := map[string]int{}
+	for _, ending := range []string{".bin", ".json"} {
+		files, err := filepath.Glob(filepath.Join(wiretest.Dir(), "*"+ending))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			names[strings.TrimSuffix(filepath.Base(f), ending)]++
+		}
+	}
+	for name, n := range names {
+		if n != 2 {
+			t.Errorf("%s lacks its bytes or its description", name)
+		}
+	}
 }
 
 func TestEveryCaptureDecodesAsDescribed(t *testing.T) {

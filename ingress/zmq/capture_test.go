@@ -2,11 +2,9 @@ package zmq_test
 
 import (
 	"context"
-	"encoding/binary"
 	"log/slog"
 	"os"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -17,124 +15,10 @@ import (
 
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/indexer/exact"
-	"github.com/routerd/routerd/ingress/stream"
 	"github.com/routerd/routerd/ingress/wire/wiretest"
 	"github.com/routerd/routerd/ingress/zmq"
 	"github.com/routerd/routerd/kvcache"
 )
-
-func held(s *sink, w fleet.Worker) []string {
-	got := []string{}
-	for _, hashes := range s.Hashes(w) {
-		for _, h := range hashes {
-			got = append(got, h.String())
-		}
-	}
-	slices.Sort(got)
-	return got
-}
-
-func described(t *testing.T, state map[string]map[string][]string) []string {
-	t.Helper()
-	want := []string{}
-	for _, media := range state {
-		for _, hashes := range media {
-			for _, h := range hashes {
-				want = append(want, wiretest.Hash(t, h))
-			}
-		}
-	}
-	slices.Sort(want)
-	return want
-}
-
-func TestRecordedStreamsWithHeldBackMessagesAreRepaired(t *testing.T) {
-	for _, name := range []string{"vllm_0_10_2_chain", "vllm_0_23_0_chain", "vllm_0_33_0_chain", "sglang_0_5_23_chain", "vllm_0_33_0_lora"} {
-		t.Run(name, func(t *testing.T) {
-			want := wiretest.Description(t, name)
-			p, in := newPublisher(t, true), start(t, quick())
-			s := newSink()
-			s.Index = exact.New(want.Messages[0].Events[0].BlockSize)
-			listen(t, in, p, s)
-			messages := wiretest.Messages(t, name)
-			for i, m := range messages {
-				if seq := binary.BigEndian.Uint64(m[1]); i%3 == 1 && i < len(messages)-1 {
-					p.keep(seq, m[2])
-				} else {
-					p.send(seq, m[2])
-				}
-			}
-			st := untilSeq(t, in, uint64(len(messages)-1))
-			if !st.Trusted {
-				t.Errorf("status %+v", st)
-			}
-			if d := cmp.Diff(described(t, want.FinalState), held(s, w1)); d != "" {
-				t.Error(d)
-			}
-		})
-	}
-}
-
-func TestARecordedRestartLeavesTheSecondLife(t *testing.T) {
-	for _, withReplay := range []bool{false, true} {
-		want := wiretest.Description(t, "vllm_0_33_0_clear_restart")
-		p, in := newPublisher(t, withReplay), start(t, quick())
-		s := newSink()
-		s.Index = exact.New(16)
-		listen(t, in, p, s)
-		for _, m := range wiretest.Messages(t, "vllm_0_33_0_clear_restart") {
-			p.send(binary.BigEndian.Uint64(m[1]), m[2])
-		}
-		until(t, "the second life is applied", func() bool { st := status(t, in); return st.Restarts >= 1 && st.LastSeq == 1 })
-		until(t, "the stream is live", func() bool { return status(t, in).State == stream.Live })
-		if d := cmp.Diff(described(t, want.AfterRestart), held(s, w1)); d != "" {
-			t.Errorf("replay %v: %s", withReplay, d)
-		}
-	}
-}
-
-func TestARecordedWorkloadIsAnsweredAfterALateJoin(t *testing.T) {
-	want := wiretest.Description(t, "workload_vllm_0_33_0")
-	messages := wiretest.Messages(t, "workload_vllm_0_33_0")
-	p, in := newPublisher(t, true), start(t, quick())
-	for _, m := range messages {
-		p.keep(binary.BigEndian.Uint64(m[1]), m[2])
-	}
-	s := newSink()
-	s.Index = exact.New(want.BlockSize)
-	listen(t, in, p, s)
-	untilSeq(t, in, binary.BigEndian.Uint64(messages[len(messages)-1][1]))
-	out := make([]kvcache.Overlap, 1)
-	for i, q := range want.Queries {
-		adapter := ""
-		if q.LoraName != nil {
-			adapter = *q.LoraName
-		}
-		blocks, err := kvcache.BlockHashes(nil, q.Tokens, want.BlockSize, kvcache.Seed(adapter, ""))
-		must(t, err)
-		if s.Find(blocks, []fleet.Worker{w1}, out); out[0].Device != q.Want {
-			t.Errorf("query %d: %d, want %d", i, out[0].Device, q.Want)
-		}
-	}
-}
-
-func TestMalformedRecordingsLeaveTheStreamAlive(t *testing.T) {
-	for _, name := range wiretest.Names(t, "malformed_*") {
-		p, in := newPublisher(t, false), start(t, quick())
-		s := newSink()
-		s.Index = exact.New(4)
-		listen(t, in, p, s)
-		for _, frames := range wiretest.Messages(t, name) {
-			p.frames(frames...)
-		}
-		p.send(100, payload(cleared()))
-		p.send(101, payload(drop(1)))
-		st := untilSeq(t, in, 101)
-		if !st.Trusted || st.Dropped["corrupt_message"] < 8 || st.Dropped["undecodable"] < 5 || st.Dropped["unknown_event"] != 1 {
-			t.Errorf("%s: status %+v", name, st)
-		}
-	}
-}
 
 func TestParentZeroIsTheRootOfOneEngineOnly(t *testing.T) {
 	messages := wiretest.Messages(t, "llmd_sim_array")[:1]

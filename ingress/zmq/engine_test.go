@@ -112,9 +112,17 @@ func (p *publisher) bind(endpoint string) {
 func (p *publisher) kill() {
 	p.t.Helper()
 	must(p.t, p.pub.Close())
+	p.forget()
+}
+
+// forget empties the buffer.
+func (p *publisher) forget() { p.replies(nil, false) }
+
+// replies makes recorded answers the buffer.
+func (p *publisher) replies(answers [][2][]byte, topicFrame bool) {
 	p.mu.Lock()
-	p.buffer = nil
-	p.mu.Unlock()
+	defer p.mu.Unlock()
+	p.buffer, p.topicFrame = answers, topicFrame
 }
 
 // joined waits for a subscriber.

@@ -57,20 +57,25 @@ func Messages(t testing.TB, name string) [][][]byte {
 	return messages
 }
 
+// State is what ranks hold, by rank and medium.
+type State map[string]map[string][]string
+
 // Want is what a capture's description expects of its decoding.
 type Want struct {
+	Engine   string
 	Messages []struct {
 		Topic  string
 		Seq    string
+		TS     float64
 		DPRank *uint64 `json:"dp_rank"`
 		Events []Event
 	}
-	FinalState      map[string]map[string][]string `json:"final_state"`
-	AfterRestart    map[string]map[string][]string `json:"final_state_after_restart"`
-	IfRepaired      map[string]map[string][]string `json:"final_state_if_repaired"`
-	MissingSeqs     []json.Number                  `json:"missing_seqs"`
-	RestartAt       int                            `json:"restart_at_message"`
-	BlockSize       int                            `json:"block_size"`
+	FinalState      State    `json:"final_state"`
+	AfterRestart    State    `json:"final_state_after_restart"`
+	IfRepaired      State    `json:"final_state_if_repaired"`
+	MissingSeqs     []string `json:"missing_seqs"`
+	RestartAt       int      `json:"restart_at_message"`
+	BlockSize       int      `json:"block_size"`
 	Queries         []Query
 	RequestStartSeq string `json:"request_start_seq"`
 	Replies         []struct {
@@ -96,11 +101,12 @@ type Event struct {
 	LoraID    int64             `json:"lora_id"`
 	LoraName  string            `json:"lora_name"`
 	Medium    string
-	Group     int32           `json:"group_idx"`
-	Kind      string          `json:"kv_cache_spec_kind"`
-	Locality  string          `json:"locality"`
-	Salt      string          `json:"cache_salt"`
-	ExtraKeys json.RawMessage `json:"extra_keys"`
+	Group     int32             `json:"group_idx"`
+	Kind      string            `json:"kv_cache_spec_kind"`
+	Locality  string            `json:"locality"`
+	Salt      string            `json:"cache_salt"`
+	ExtraKeys json.RawMessage   `json:"extra_keys"`
+	Media     []json.RawMessage `json:"block_mm_infos"`
 }
 
 // Query is one look-up with the number of leading blocks that the worker still holds.
