@@ -76,6 +76,10 @@ bench-policy: deps ## Measure a decision in all its forms, Extism's too; writes 
 bench-index: deps ## Measure the exact index and Dynamo's trees (FLEETS, DEPTHS, OUT); writes docs/benchmarks/index.*
 	FLEETS='$(FLEETS)' DEPTHS='$(DEPTHS)' OUT='$(OUT)' scripts/bench-index.sh
 
+.PHONY: bench-ingest
+bench-ingest: deps ## Measure KV events from the socket to the index (OUT); writes docs/benchmarks/ingest.md
+	OUT='$(OUT)' scripts/bench-ingest.sh
+
 .PHONY: bench-core
 bench-core: deps ## Measure a whole booking and the native default policy (BENCH_DYNAMO=FILE: in turns with that rig)
 	go test -run '^$$' -bench '^Benchmark(Core|SelectReserveFree|KVAware)$$' -timeout 30m ./bench ./core ./core/policy

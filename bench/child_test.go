@@ -87,6 +87,8 @@ func childMain(kind string, args []string) int {
 	switch kind {
 	case "index":
 		return ended(kind, measureExact(os.Stdout, args[0], args[1]))
+	case "publisher":
+		addrs, stop, err = publishEvents(args)
 	case "worker":
 		addrs, stop, err = serveWorkers()
 	case "relay":

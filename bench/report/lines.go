@@ -71,8 +71,12 @@ func sizes(all []line, prefix string) ([]line, error) {
 // measured says when, of what and where the lines were measured.
 func measured(lines []line) string {
 	first, last := lines[0], lines[len(lines)-1]
-	return fmt.Sprintf("Measured %s at commit %s on %d cores: %s, %s. Load average %s after the first size and %s after the last, the measurement itself included.",
-		first.At, first.Commit, first.Host.CPUs, machine(), first.Host.Go, average(first.Load), average(last.Load))
+	load := fmt.Sprintf("Load average %s after the first size and %s after the last", average(first.Load), average(last.Load))
+	if len(lines) == 1 {
+		load = "Load average " + average(first.Load) + " at the end"
+	}
+	return fmt.Sprintf("Measured %s at commit %s on %d cores: %s, %s. %s, the measurement itself included.",
+		first.At, first.Commit, first.Host.CPUs, machine(), first.Host.Go, load)
 }
 
 // machine is what the processor and the system call themselves.

@@ -1,8 +1,8 @@
 // Command report turns the figures of a benchmark, lines of JSON as $BENCH_JSON
-// takes them, into a page and a plot in FOLDER: of BenchmarkPolicyDecision or of
-// BenchmarkIndex.
+// takes them, into a page in FOLDER, and a plot where there is something to plot:
+// of BenchmarkPolicyDecision, of BenchmarkIndex or of BenchmarkIngest.
 //
-//	report policy|index FIGURES FOLDER
+//	report policy|index|ingest FIGURES FOLDER
 package main
 
 import (
@@ -13,7 +13,7 @@ import (
 
 func main() {
 	if len(os.Args) != 4 {
-		fmt.Fprintln(os.Stderr, "usage: report policy|index FIGURES FOLDER")
+		fmt.Fprintln(os.Stderr, "usage: report policy|index|ingest FIGURES FOLDER")
 		os.Exit(2)
 	}
 	if err := run(os.Args[1], os.Args[2], os.Args[3]); err != nil {
@@ -31,8 +31,10 @@ func run(what, figures, folder string) error {
 		text, panels, err = policyReport(figures)
 	case "index":
 		text, panels, err = indexReport(figures)
+	case "ingest":
+		text, err = ingestReport(figures)
 	default:
-		err = fmt.Errorf("report %q: must be policy or index", what)
+		err = fmt.Errorf("report %q: must be policy, index or ingest", what)
 	}
 	if err != nil {
 		return err
@@ -40,6 +42,9 @@ func run(what, figures, folder string) error {
 	page := filepath.Join(folder, what)
 	if err := os.WriteFile(page+".md", []byte(text), 0o644); err != nil {
 		return err
+	}
+	if len(panels) == 0 {
+		return nil
 	}
 	return save(panels, page+".svg")
 }

@@ -1,7 +1,9 @@
 package wire
 
 import (
+	"encoding/binary"
 	"math"
+	"slices"
 
 	"github.com/routerd/routerd/kvcache"
 )
@@ -222,18 +224,53 @@ func (b *Batch) tokenList(c *cursor, ev *kvcache.Event) bool {
 	}
 	from := len(b.tokens)
 	ev.Bigram = n > 0 && !c.bad && c.buf[c.pos]&0xf0 == 0x90
-	for i := range n {
-		if ev.Bigram {
-			ok = b.pair(c, i == 0)
-		} else {
-			ok = b.token(c)
+	if ev.Bigram {
+		ok = b.pairs(c, n)
+	} else {
+		ok = b.ids(c, n)
+	}
+	if !ok {
+		b.tokens = b.tokens[:from]
+		return false
+	}
+	ev.Tokens = b.tokens[from:len(b.tokens):len(b.tokens)]
+	return true
+}
+
+// ids reads n token ids. Nearly all that is in an event are these, so that the forms that they mostly have are read
+// here without a call.
+func (b *Batch) ids(c *cursor, n int) bool {
+	tokens, buf, pos := slices.Grow(b.tokens, n), c.buf, c.pos
+	for range n {
+		rest := buf[pos:]
+		switch {
+		case len(rest) >= 5 && rest[0] == 0xce:
+			tokens = append(tokens, binary.BigEndian.Uint32(rest[1:]))
+			pos += 5
+		case len(rest) >= 3 && rest[0] == 0xcd:
+			tokens = append(tokens, uint32(binary.BigEndian.Uint16(rest[1:])))
+			pos += 3
+		case len(rest) >= 1 && rest[0] <= 0x7f:
+			tokens = append(tokens, uint32(rest[0]))
+			pos++
+		default:
+			b.tokens, c.pos = tokens, pos
+			if !b.token(c) {
+				return false
+			}
+			tokens, pos = b.tokens, c.pos
 		}
-		if !ok {
-			b.tokens = b.tokens[:from]
+	}
+	b.tokens, c.pos = tokens, pos
+	return true
+}
+
+func (b *Batch) pairs(c *cursor, n int) bool {
+	for i := range n {
+		if !b.pair(c, i == 0) {
 			return false
 		}
 	}
-	ev.Tokens = b.tokens[from:len(b.tokens):len(b.tokens)]
 	return true
 }
 

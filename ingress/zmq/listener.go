@@ -16,6 +16,12 @@ import (
 // perTurn is how many messages of one socket are handled before the others get their turn.
 const perTurn = 256
 
+// perLook and perLookBytes are how many messages, and of what size, are received between two looks for a reconnect.
+const (
+	perLook      = 16
+	perLookBytes = 1 << 20
+)
+
 // replayBuffer is the kernel's receive buffer for replays, in bytes: publishers drop what a slow reader leaves.
 const replayBuffer = 4 << 20
 
@@ -175,21 +181,46 @@ func (l *listener) serveMonitor() {
 	}
 }
 
-// serveLive handles live messages. A reconnect is looked for before each, since its messages mean something else.
+// serveLive handles live messages. A reconnect is looked for after some were received and before any of them is handled,
+// since the messages behind it mean something else.
 func (l *listener) serveLive() {
-	for range perTurn {
-		frames, err := l.sub.RecvMessageBytes(zmq4.DONTWAIT)
-		if err != nil {
+	for range perTurn / perLook {
+		received := l.receive()
+		l.serveMonitor()
+		for i, frames := range received {
+			l.live(frames)
+			received[i] = nil
+		}
+		if len(received) == 0 {
 			return
 		}
-		l.serveMonitor()
-		seq, payload, err := wire.ParseLive(frames)
-		if err != nil {
-			l.drops[kvcache.DropCorruptMessage]++
-			continue
-		}
-		l.stream.Live(seq, payload, time.Now())
 	}
+}
+
+// receive takes some messages from the live socket, none when none is there. They are valid until the next call.
+func (l *listener) receive() [][][]byte {
+	some := l.owner.received[:0]
+	for size := 0; len(some) < perLook && size < perLookBytes; {
+		frames, err := l.sub.RecvMessageBytes(zmq4.DONTWAIT)
+		if err != nil {
+			break
+		}
+		some = append(some, frames)
+		for _, f := range frames {
+			size += len(f)
+		}
+	}
+	l.owner.received = some
+	return some
+}
+
+func (l *listener) live(frames [][]byte) {
+	seq, payload, err := wire.ParseLive(frames)
+	if err != nil {
+		l.drops[kvcache.DropCorruptMessage]++
+		return
+	}
+	l.stream.Live(seq, payload, time.Now())
 }
 
 // serveReplay handles replay answers until the replay ends or is asked anew.

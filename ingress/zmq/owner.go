@@ -20,7 +20,8 @@ type owner struct {
 	listeners map[*listener]struct{}
 	ready     map[*zmq4.Socket]*listener
 	batch     wire.Batch
-	monitors  int // ever made, to give each its own address
+	received  [][][]byte // messages that are being handled
+	monitors  int        // ever made, to give each its own address
 	serving   bool
 
 	mu      sync.Mutex // guards all below

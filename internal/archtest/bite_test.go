@@ -121,7 +121,7 @@ func TestEachRuleBites(t *testing.T) {
 		{
 			"sockets stay in their adapter",
 			pkg("ingress/wire", "github.com/pebbe/zmq4"),
-			[]string{"ingress/wire imports github.com/pebbe/zmq4: only in ingress/zmq, sim, test/e2e: it needs cgo, and one goroutine owns one socket"},
+			[]string{"ingress/wire imports github.com/pebbe/zmq4: only in ingress/zmq, sim, bench, test/e2e: it needs cgo, and one goroutine owns one socket"},
 		},
 		{
 			"metrics stay above core",

@@ -123,7 +123,7 @@ type Library struct {
 // Libraries is the table of confined libraries.
 var Libraries = []Library{
 	{Prefix: "github.com/valyala/fasthttp", Only: []string{"frontend", "selection", "admin", "internal/apiserver", "upstream", "clientwatch", "sim", "bench", "test/e2e"}, Tests: true, Why: "its types die with the handler"},
-	{Prefix: "github.com/pebbe/zmq4", Only: []string{"ingress/zmq", "sim", "test/e2e"}, Tests: true, Why: "it needs cgo, and one goroutine owns one socket"},
+	{Prefix: "github.com/pebbe/zmq4", Only: []string{"ingress/zmq", "sim", "bench", "test/e2e"}, Tests: true, Why: "it needs cgo, and one goroutine owns one socket"},
 	{Prefix: "github.com/tetratelabs/wazero", Only: []string{"host"}, Tests: true, Why: "only the host knows the engine"},
 	{Prefix: "github.com/knadh/koanf", Only: []string{"internal/config"}, Tests: true, Why: "nobody else sees keys"},
 	{Prefix: "go.uber.org/fx", Only: []string{"internal/app"}, Tests: true, Why: "domain code does not know how it is wired"},
