@@ -2,9 +2,12 @@ package zmq
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 
+	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/ingress/stream"
+	"github.com/routerd/routerd/ingress/wire"
 )
 
 // Config bounds the sockets and replays of a DirectIngress.
@@ -13,6 +16,8 @@ type Config struct {
 	Owners int
 	// RcvHWM is how many messages ZeroMQ keeps for a socket before the publisher's are lost, 1 to 10,000,000.
 	RcvHWM int
+	// MaxMessage is the largest message in bytes, 1 KiB to wire.MaxPayload. ZeroMQ closes the connection for a larger one.
+	MaxMessage int
 	// ReconnectIvl and ReconnectIvlMax bound the delay between attempts to connect, 1ms to 1h.
 	ReconnectIvl    time.Duration
 	ReconnectIvlMax time.Duration
@@ -39,6 +44,7 @@ func DefaultConfig() Config {
 	return Config{
 		Owners:           4,
 		RcvHWM:           100_000,
+		MaxMessage:       wire.MaxPayload,
 		ReconnectIvl:     100 * time.Millisecond,
 		ReconnectIvlMax:  5 * time.Second,
 		Heartbeat:        5 * time.Second,
@@ -52,7 +58,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate returns an error that names the first field out of its range.
+// Validate returns a *fleet.FieldError that names the first field out of its range.
 func (c Config) Validate() error {
 	for _, f := range []struct {
 		name          string
@@ -60,12 +66,13 @@ func (c Config) Validate() error {
 	}{
 		{"owners", int64(c.Owners), 1, 64},
 		{"rcv_hwm", int64(c.RcvHWM), 1, 10_000_000},
+		{"max_message", int64(c.MaxMessage), 1 << 10, wire.MaxPayload},
 		{"replay_tries", int64(c.ReplayTries), 1, 1000},
 		{"buffer_messages", int64(c.BufferMessages), 16, 1 << 24},
 		{"buffer_bytes", int64(c.BufferBytes), 64 << 10, 4 << 30},
 	} {
 		if f.value < f.lo || f.value > f.hi {
-			return fmt.Errorf("ingress.%s: %d: allowed are %d to %d", f.name, f.value, f.lo, f.hi)
+			return &fleet.FieldError{Field: f.name, Value: strconv.FormatInt(f.value, 10), Allowed: fmt.Sprintf("%d to %d", f.lo, f.hi)}
 		}
 	}
 	for _, f := range []struct {
@@ -81,7 +88,7 @@ func (c Config) Validate() error {
 		{"replay_retry_max", c.ReplayRetryMax, c.ReplayRetryMin, time.Hour},
 	} {
 		if f.value < f.lo || f.value > f.hi {
-			return fmt.Errorf("ingress.%s: %v: allowed are %v to %v", f.name, f.value, f.lo, f.hi)
+			return &fleet.FieldError{Field: f.name, Value: f.value.String(), Allowed: fmt.Sprintf("%v to %v", f.lo, f.hi)}
 		}
 	}
 	return nil

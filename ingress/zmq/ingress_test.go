@@ -391,6 +391,7 @@ func TestRegistrationsAreChecked(t *testing.T) {
 func TestConfigRangesAreNamed(t *testing.T) {
 	for field, change := range map[string]func(*zmq.Config){
 		"owners": func(c *zmq.Config) { c.Owners = 0 }, "rcv_hwm": func(c *zmq.Config) { c.RcvHWM = -1 },
+		"max_message": func(c *zmq.Config) { c.MaxMessage = 1 }, "unconnected_after": func(c *zmq.Config) { c.UnconnectedAfter = 0 },
 		"replay_tries": func(c *zmq.Config) { c.ReplayTries = 0 }, "buffer_messages": func(c *zmq.Config) { c.BufferMessages = 1 },
 		"buffer_bytes": func(c *zmq.Config) { c.BufferBytes = 1 }, "reconnect_ivl": func(c *zmq.Config) { c.ReconnectIvl = 0 },
 		"reconnect_ivl_max": func(c *zmq.Config) { c.ReconnectIvlMax = time.Millisecond }, "heartbeat": func(c *zmq.Config) { c.Heartbeat = 0 },
@@ -399,7 +400,7 @@ func TestConfigRangesAreNamed(t *testing.T) {
 	} {
 		c := zmq.DefaultConfig()
 		change(&c)
-		if _, err := zmq.New(c, slog.Default(), prometheus.NewRegistry()); err == nil || !strings.Contains(err.Error(), "ingress."+field+":") {
+		if _, err := zmq.New(c, slog.Default(), prometheus.NewRegistry()); err == nil || !strings.Contains(err.Error(), " "+field+": ") {
 			t.Errorf("%s: error %v", field, err)
 		}
 	}

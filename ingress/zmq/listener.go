@@ -129,7 +129,7 @@ func (l *listener) openMonitor(address string) (err error) {
 }
 
 func (l *listener) prepare(s *zmq4.Socket) error {
-	return prepareSocket(s, &l.ingress.cfg, wire.MaxPayload, l.src.Endpoint, l.src.Replay)
+	return prepareSocket(s, &l.ingress.cfg, int64(l.ingress.cfg.MaxMessage), l.src.Endpoint, l.src.Replay)
 }
 
 // close ends the listener: nothing is applied any more.

@@ -23,8 +23,8 @@ func selectionModule() fx.Option {
 	return fx.Module("selection", fx.Provide(newIngress, newCaches, newSelectionMetrics, newSharedCaches, newCore), fx.Invoke(followCore, followSharedCache, askPeers, forgetDeserted))
 }
 
-func newIngress(lc fx.Lifecycle, log *slog.Logger, reg prometheus.Registerer, failed failures) (*zmq.DirectIngress, error) {
-	in, err := zmq.New(zmq.DefaultConfig(), log.With("component", "ingress"), reg)
+func newIngress(lc fx.Lifecycle, cfg config.Config, log *slog.Logger, reg prometheus.Registerer, failed failures) (*zmq.DirectIngress, error) {
+	in, err := zmq.New(cfg.Ingress.Sockets(), log.With("component", "ingress"), reg)
 	if err != nil {
 		return nil, err
 	}

@@ -4,13 +4,19 @@ import (
 	"net/http"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/routerd/routerd/internal/config"
 )
 
 // What is wrong with a worker that serves stands beside it, and by its ranks.
 func TestAReadyWorkersReasonsSayWhatIsWrong(t *testing.T) {
-	r := startReloadable(t, settings(t))
+	cfg := settings(t)
+	cfg.Ingress.UnconnectedAfter = config.Duration(50 * time.Millisecond)
+	r := startReloadable(t, cfg)
+	began := time.Now()
 	for name, body := range map[string]string{
 		"w1": `"url":"http://127.0.0.1:1","model":"b","adapters":[{"name":"sql"}],"dp_size":2,"kv_events":{"1":"tcp://127.0.0.1:1"}`,
 		"w2": `"url":"http://127.0.0.1:2","model":"a","adapters":[{"name":"sql"}]`,
@@ -33,6 +39,9 @@ func TestAReadyWorkersReasonsSayWhatIsWrong(t *testing.T) {
 		got = show[worker](t, r, "/v1/workers/w1")
 		return slices.ContainsFunc(got.Ranks, func(k struct{ Unconnected bool }) bool { return k.Unconnected })
 	})
+	if took := time.Since(began); took >= config.DefaultConfig().Ingress.UnconnectedAfter.Std() {
+		t.Errorf("told after %s, ingress.unconnected_after is 50ms", took)
+	}
 	if diff := cmp.Diff(worker{"ready", want, []struct{ Unconnected bool }{{false}, {true}}}, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}

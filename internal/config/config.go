@@ -40,6 +40,7 @@ type Config struct {
 	Policies    map[string]policy.Spec `koanf:"policies" reload:"live" doc:"Seed policies by name, in the form of the policy API."`
 	Plugins     Plugins                `koanf:"plugins"`
 	Index       Index                  `koanf:"index"`
+	Ingress     Ingress                `koanf:"ingress"`
 	Queue       Queue                  `koanf:"queue"`
 	Affinity    Affinity               `koanf:"affinity"`
 	LoRA        adapters.Config        `koanf:"lora"`
@@ -140,7 +141,7 @@ func DefaultConfig() Config {
 			CallDeadline: Duration(10 * time.Millisecond), PoolWait: Duration(20 * time.Millisecond),
 			MemoryLimit: 512 << 20, FuelCap: 10_000_000, Guard: "on",
 		},
-		Index: defaultIndex(), Queue: defaultQueue(), Affinity: defaultAffinity(), LoRA: adapters.DefaultConfig(),
+		Index: defaultIndex(), Ingress: defaultIngress(), Queue: defaultQueue(), Affinity: defaultAffinity(), LoRA: adapters.DefaultConfig(),
 		SharedCache: SharedCache{Deadline: Duration(sharedcache.DefaultConfig().Deadline)},
 		Log:         Log{Level: "info", Format: "text"},
 	}
