@@ -143,6 +143,7 @@ type KV struct {
 	// Unconnected tells that there has been no connection to the publisher for some
 	// seconds.
 	Unconnected bool
+	Fault       string            // what is wrong with the connection; empty while nothing is known to be
 	LastSeq     uint64            // of the last batch that was applied
 	LastAt      time.Time         // when that was; zero for none
 	Dropped     map[string]uint64 // events that were dropped, by reason

@@ -118,8 +118,37 @@ func CheckEndpoint(field, endpoint string) error {
 	return nil
 }
 
+// eventsForm is what CheckEvents allows.
+const eventsForm = "tcp://HOST:PORT or ipc://PATH, at most 256 bytes, without '?' and ';'; tcp://*:PORT or tcp://[::]:PORT to bind a port that the engine connects to"
+
+// CheckEvents is CheckEndpoint for the events of an engine, which may connect to us: see Binds.
+func CheckEvents(field, endpoint string) error {
+	if port, ok := bindPort(endpoint); ok && len(port) <= 5 && portNumber(port) || CheckEndpoint(field, endpoint) == nil {
+		return nil
+	}
+	return &FieldError{Field: field, Value: withoutUser(endpoint), Allowed: eventsForm}
+}
+
+// Binds tells whether an event endpoint is ours and engines connect to it: its host is *, or [::] for IPv6 too.
+func Binds(endpoint string) bool {
+	_, ok := bindPort(endpoint)
+	return ok
+}
+
+func bindPort(endpoint string) (port string, ok bool) {
+	if port, ok = strings.CutPrefix(endpoint, "tcp://*:"); ok {
+		return port, true
+	}
+	return strings.CutPrefix(endpoint, "tcp://[::]:")
+}
+
+func portNumber(text string) bool {
+	n, err := strconv.ParseUint(text, 10, 16)
+	return err == nil && n > 0
+}
+
 func reachable(endpoint string) bool {
-	if CheckName("", endpoint) != nil || strings.ContainsAny(endpoint, "?;") {
+	if CheckName("", endpoint) != nil || strings.ContainsAny(endpoint, "?;") || Binds(endpoint) {
 		return false
 	}
 	if path, ok := strings.CutPrefix(endpoint, "ipc://"); ok {
@@ -136,6 +165,5 @@ func reachable(endpoint string) bool {
 	if _, allowed := normaliseHost(inner, opened); opened != closed || allowed != "" {
 		return false
 	}
-	n, err := strconv.ParseUint(address[colon+1:], 10, 16)
-	return err == nil && n > 0
+	return portNumber(address[colon+1:])
 }

@@ -74,7 +74,7 @@ func FuzzEveryNormalURLCanBeDialled(f *testing.F) {
 func TestEndpointsThatNobodyCanSubscribeToAreRefused(t *testing.T) {
 	for _, endpoint := range []string{
 		"", "x", "tcp://", "ipc://", "inproc://x", "udp://127.0.0.1:1", "TCP://127.0.0.1:1", "tcp://127.0.0.1", "tcp://127.0.0.1:", "tcp://127.0.0.1:x",
-		"tcp://127.0.0.1:0", "tcp://127.0.0.1:65536", "tcp://127.0.0.1:+1", "tcp://:5", "tcp://*:5", "tcp://::1:5", "tcp://[::1]", "tcp://[127.0.0.1]:5", "tcp://[::1:5",
+		"tcp://127.0.0.1:0", "tcp://127.0.0.1:65536", "tcp://127.0.0.1:+1", "tcp://:5", "tcp://*", "tcp://*:", "tcp://*:0", "tcp://*:*", "tcp://*:65536", "tcp://*:005557", "tcp://[*]:5", "tcp://[::]:", "tcp://**:5", "ipc://*?", "tcp://::1:5", "tcp://[::1]", "tcp://[127.0.0.1]:5", "tcp://[::1:5",
 		"tcp://127.0.0.1:5/", "tcp://127.0.0.1:5#x", "tcp://127.0.0.1:5?x", "tcp://127.0.0.1:6;127.0.0.1:5", "tcp://user@127.0.0.1:5",
 		"ipc:///tmp/a?b", "ipc:///tmp/a;b", "ipc:///tmp/a\x00b", "ipc:///tmp/a\nb", "ipc:///" + strings.Repeat("a", 256),
 	} {
@@ -86,6 +86,29 @@ func TestEndpointsThatNobodyCanSubscribeToAreRefused(t *testing.T) {
 		r.KVEvents, r.Replay = nil, r.KVEvents
 		if _, err := r.Normalised(); err == nil {
 			t.Errorf("%q was accepted for replay", endpoint)
+		}
+	}
+}
+
+// A worker's engine may connect to the events' endpoint, and to no other.
+func TestOnlyTheEventsEndpointMayBeOneToBind(t *testing.T) {
+	for _, endpoint := range []string{"tcp://*:5557", "tcp://[::]:5557"} {
+		r := fleet.Record{ID: 1, URL: "http://127.0.0.1:1", KVEvents: map[int]string{0: endpoint}}
+		if _, err := r.Normalised(); err != nil || !fleet.Binds(endpoint) {
+			t.Errorf("%s: %v", endpoint, err)
+		}
+		r.KVEvents, r.Replay = nil, r.KVEvents
+		_, err := r.Normalised()
+		if fe, ok := errors.AsType[*fleet.FieldError](err); !ok || fe.Field != "replay.0" || fe.Value != endpoint {
+			t.Errorf("%s for replay: got %v", endpoint, err)
+		}
+		if err := fleet.CheckEndpoint("load_reports", endpoint); err == nil {
+			t.Errorf("%s was accepted to connect to", endpoint)
+		}
+	}
+	for _, endpoint := range []string{"tcp://0.0.0.0:5557", "tcp://[::1]:5557", "tcp://h:5557", "ipc:///tmp/*"} {
+		if fleet.Binds(endpoint) {
+			t.Errorf("%s is bound", endpoint)
 		}
 	}
 }

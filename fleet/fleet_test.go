@@ -89,13 +89,13 @@ func TestARecordIsFilledWithDefaults(t *testing.T) {
 func TestARankThatCanBeNoneIsNamedAlsoWhereRanksAreCounted(t *testing.T) {
 	const at = "tcp://h:1"
 	for name, r := range map[string]fleet.Record{
-		"kv_events=4096":           {KVEvents: map[int]string{0: at, 4096: at}},
-		"kv_events=-1":             {KVEvents: map[int]string{-1: at, 5: at}},
-		"kv_events=3":              {DPStart: 4, KVEvents: map[int]string{3: at, 6: at}},
-		"replay=2":                 {DPStart: 4, KVEvents: map[int]string{4: at}, Replay: map[int]string{2: at}},
-		"dp_start=4096":            {DPStart: 4096, KVEvents: map[int]string{3: at}},
-		"dp_start=-1":              {DPStart: -1},
-		"kv_events.0=tcp://*:5557": {KVEvents: map[int]string{0: "tcp://*:5557"}},
+		"kv_events=4096":        {KVEvents: map[int]string{0: at, 4096: at}},
+		"kv_events=-1":          {KVEvents: map[int]string{-1: at, 5: at}},
+		"kv_events=3":           {DPStart: 4, KVEvents: map[int]string{3: at, 6: at}},
+		"replay=2":              {DPStart: 4, KVEvents: map[int]string{4: at}, Replay: map[int]string{2: at}},
+		"dp_start=4096":         {DPStart: 4096, KVEvents: map[int]string{3: at}},
+		"dp_start=-1":           {DPStart: -1},
+		"replay.0=tcp://*:5557": {Replay: map[int]string{0: "tcp://*:5557"}},
 	} {
 		r.ID = 1
 		_, wish := r.Normalised()

@@ -52,7 +52,7 @@ type Record struct {
 	DPSize  int `json:"dp_size" koanf:"dp_size" doc:"Number of data-parallel ranks; 0 asks the engine."`
 	// KVEvents and Replay map a rank to the ZMQ endpoint of its publisher and
 	// of its replay socket.
-	KVEvents         map[int]string    `json:"kv_events,omitempty" koanf:"kv_events" doc:"ZMQ endpoint of the KV event publisher by rank."`
+	KVEvents         map[int]string    `json:"kv_events,omitempty" koanf:"kv_events" doc:"ZMQ endpoint of the KV event publisher by rank, tcp://HOST:PORT. With tcp://*:PORT, in workers.dns alone the worker's host, the router binds and the engine connects; several workers may name the same, then the topic kv@POD@MODEL tells whose events they are: POD is the worker's name, or the HOST:PORT of its url."`
 	Replay           map[int]string    `json:"replay,omitempty" koanf:"replay" doc:"ZMQ endpoint of the replay socket by rank."`
 	MaxBatchedTokens int               `json:"max_batched_tokens,omitempty" koanf:"max_batched_tokens" doc:"Batch limit of the engine."`
 	TotalKVBlocks    int               `json:"total_kv_blocks,omitempty" koanf:"total_kv_blocks" doc:"KV capacity of a rank in blocks."`
@@ -225,7 +225,8 @@ func (r Record) checkParts() error {
 	for _, m := range []struct {
 		field string
 		urls  map[int]string
-	}{{"kv_events", r.KVEvents}, {"replay", r.Replay}} {
+		check func(field, endpoint string) error
+	}{{"kv_events", r.KVEvents, CheckEvents}, {"replay", r.Replay, CheckEndpoint}} {
 		for _, rank := range slices.Sorted(maps.Keys(m.urls)) {
 			if rank < r.DPStart || rank >= r.DPStart+ranks {
 				return &FieldError{
@@ -233,7 +234,7 @@ func (r Record) checkParts() error {
 					Allowed: fmt.Sprintf("ranks %d to %d (dp_start, dp_size)", r.DPStart, r.DPStart+ranks-1),
 				}
 			}
-			if err := CheckEndpoint(fmt.Sprintf("%s.%d", m.field, rank), m.urls[rank]); err != nil {
+			if err := m.check(fmt.Sprintf("%s.%d", m.field, rank), m.urls[rank]); err != nil {
 				return err
 			}
 		}

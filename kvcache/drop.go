@@ -28,6 +28,8 @@ const (
 	DropUnknownRemove                        // removed blocks that were not known
 	DropUnknownPlaceholder                   // blocks announced on another tier without being known
 	DropIndexFull                            // blocks for which the index has no room
+	DropTooLarge                             // connections that ended for a message that is too large, or broken
+	DropForeignTopic                         // messages whose topic names no worker that listens there
 	dropReasons
 )
 
@@ -37,6 +39,7 @@ var dropNames = [dropReasons]string{
 	"bad_rank", "unknown_parent", "opaque_parent", "multimodal", "block_size_mismatch", "partial_block", "not_dense",
 	"duplicate_in_list", "self_parent", "conflicting_salt", "other_group", "unknown_group", "unknown_attention",
 	"unknown_remove", "unknown_placeholder", "index_full",
+	"too_large", "foreign_topic",
 }
 
 // String returns the reason's name, fit for a label value.

@@ -116,9 +116,10 @@ func (f *workerFields) checkEndpoints() error {
 	for _, e := range []struct {
 		field    string
 		endpoint *string
-	}{{"kv_events_endpoint", f.KvEventsEndpoint}, {"replay_endpoint", f.ReplayEndpoint}} {
+		check    func(field, endpoint string) error
+	}{{"kv_events_endpoint", f.KvEventsEndpoint, fleet.CheckEvents}, {"replay_endpoint", f.ReplayEndpoint, fleet.CheckEndpoint}} {
 		if endpoint := orZero(e.endpoint); endpoint != "" {
-			if err := fleet.CheckEndpoint(e.field, endpoint); err != nil {
+			if err := e.check(e.field, endpoint); err != nil {
 				return err
 			}
 		}
@@ -128,7 +129,7 @@ func (f *workerFields) checkEndpoints() error {
 	}
 	for _, rank := range slices.Sorted(maps.Keys(f.KvEventsEndpoints)) {
 		if endpoint := f.KvEventsEndpoints[rank]; endpoint != "" {
-			if err := fleet.CheckEndpoint("kv_events_endpoints."+strconv.FormatUint(uint64(rank), 10), endpoint); err != nil {
+			if err := fleet.CheckEvents("kv_events_endpoints."+strconv.FormatUint(uint64(rank), 10), endpoint); err != nil {
 				return err
 			}
 		}

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 )
@@ -31,6 +32,16 @@ func ParseLive(frames [][]byte) (seq uint64, payload []byte, err error) {
 		return 0, nil, fmt.Errorf("read live message: %w: number %d is the replay's end mark", ErrCorrupt, seq)
 	}
 	return seq, frames[2], nil
+}
+
+// TopicPod reads the pod of a topic that names one, kv@POD@MODEL. MODEL may hold further '@'.
+func TopicPod(topic []byte) (pod string, ok bool) {
+	rest, ok := bytes.CutPrefix(topic, []byte("kv@"))
+	if !ok {
+		return "", false
+	}
+	name, _, ok := bytes.Cut(rest, []byte("@"))
+	return string(name), ok && len(name) > 0
 }
 
 // ParseReply splits the frames of a replay answer as a DEALER socket sees them: an optional empty delimiter, an

@@ -103,10 +103,10 @@ func (l *listener) ask(from uint64) error {
 	}
 	l.dealer = s
 	l.owner.watch(s, l)
-	if err := l.prepare(s); err != nil {
+	if err := prepareSocket(s, &l.ingress.cfg, int64(l.ingress.cfg.MaxMessage), l.src.Replay); err != nil {
 		return err
 	}
-	if err := s.SetRcvhwm(0); err != nil {
+	if err := s.SetRcvhwm(l.ingress.cfg.RcvHWM); err != nil {
 		return err
 	}
 	if err := s.SetRcvbuf(replayBuffer); err != nil {

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	zmq4 "github.com/pebbe/zmq4"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/routerd/routerd/fleet"
@@ -26,7 +25,7 @@ func TestParentZeroIsTheRootOfOneEngineOnly(t *testing.T) {
 		p, in := newPublisher(t, false), start(t, quick())
 		s := newSink()
 		s.Index = exact.New(16)
-		must(t, in.Register(zmq.Source{Worker: w1, Engine: engine, Endpoint: p.endpoint, Topic: "kv@", Sink: s}))
+		must(t, in.Register(zmq.Source{Worker: w1, Engine: engine, Endpoint: p.endpoint, Sink: s}))
 		p.joined()
 		for _, m := range messages {
 			p.frames([]byte("other"), m[1], m[2])
@@ -71,33 +70,6 @@ func number(t *testing.T, text string) uint32 {
 		n = 10*n + uint32(c-'0')
 	}
 	return n
-}
-
-func TestWeBindWhenTheEngineConnects(t *testing.T) {
-	p, s, in := newPublisher(t, false), newSink(), start(t, quick())
-	probe := p.socket(zmq4.SUB)
-	must(t, probe.Bind("tcp://127.0.0.1:*"))
-	endpoint, err := probe.GetLastEndpoint()
-	must(t, err)
-	endpoint = strings.TrimRight(endpoint, "\x00")
-	must(t, probe.Close())
-	must(t, in.Register(zmq.Source{Worker: w1, Endpoint: endpoint, Bind: true, Sink: s}))
-	until(t, "it is bound", func() bool { return status(t, in).Reason == "" })
-	must(t, p.pub.Connect(endpoint))
-	p.joined()
-	p.send(0, payload(store(-1, 10)))
-	if st := untilSeq(t, in, 0); !st.Trusted || overlap(t, s, w1, 10) != 1 {
-		t.Errorf("status %+v", st)
-	}
-}
-
-func TestAnEndpointThatIsTakenIsShown(t *testing.T) {
-	p, s, in := newPublisher(t, false), newSink(), start(t, quick())
-	must(t, in.Register(zmq.Source{Worker: w1, Endpoint: p.endpoint, Bind: true, Sink: s}))
-	until(t, "the reason is shown", func() bool { return strings.Contains(status(t, in).Reason, "bind") })
-	must(t, p.pub.Close())
-	until(t, "it is bound once the port is free", func() bool { return status(t, in).Reason == "" })
-	p.pub = nil
 }
 
 func TestRegistrationsBeforeAndAfterRun(t *testing.T) {

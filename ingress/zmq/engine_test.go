@@ -27,7 +27,7 @@ const patience = 10 * time.Second
 
 // publisher is a publisher with a replay socket, as an engine has them. Its live socket belongs to the test's goroutine.
 type publisher struct {
-	t        *testing.T
+	t        testing.TB
 	zctx     *zmq4.Context
 	pub      *zmq4.Socket
 	endpoint string
@@ -45,7 +45,7 @@ type publisher struct {
 	answer func(start uint64) (messages [][2][]byte, end bool)
 }
 
-func newPublisher(t *testing.T, withReplay bool) *publisher {
+func newPublisher(t testing.TB, withReplay bool) *publisher {
 	t.Helper()
 	p := &publisher{t: t, stop: make(chan struct{})}
 	var err error
@@ -86,6 +86,7 @@ func (p *publisher) socket(kind zmq4.Type) *zmq4.Socket {
 	must(p.t, s.SetLinger(0))
 	must(p.t, s.SetRcvtimeo(20*time.Millisecond))
 	must(p.t, s.SetSndhwm(0))
+	p.t.Cleanup(func() { _ = s.Close() }) // of a test that failed before it closed it
 	return s
 }
 

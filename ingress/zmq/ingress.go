@@ -20,6 +20,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -50,6 +51,7 @@ type DirectIngress struct {
 	mu        sync.Mutex // guards all below
 	owners    []*owner
 	listeners map[fleet.Worker]*listener
+	bound     map[string][]*listener // by an endpoint of fleet.Binds; those of one share an owner
 	next      int
 	ran       bool
 }
@@ -63,9 +65,9 @@ func New(cfg Config, log *slog.Logger, reg prometheus.Registerer) (*DirectIngres
 	if err != nil {
 		return nil, fmt.Errorf("make ZeroMQ ingress: %w", err)
 	}
-	d := &DirectIngress{cfg: cfg, log: log, metrics: m, listeners: map[fleet.Worker]*listener{}}
+	d := &DirectIngress{cfg: cfg, log: log, metrics: m, listeners: map[fleet.Worker]*listener{}, bound: map[string][]*listener{}}
 	for range cfg.Owners {
-		d.owners = append(d.owners, &owner{listeners: map[*listener]struct{}{}})
+		d.owners = append(d.owners, &owner{listeners: map[*listener]struct{}{}, subs: map[*subscription]struct{}{}, bound: map[string]*subscription{}})
 	}
 	return d, nil
 }
@@ -141,14 +143,46 @@ func (d *DirectIngress) Register(src Source) error {
 	if d.listeners[src.Worker] != nil {
 		return fmt.Errorf("register events of worker %s: %w", src.Worker, ErrRegistered)
 	}
-	o := d.owners[d.next%len(d.owners)]
-	d.next++
+	o, err := d.place(&src)
+	if err != nil {
+		return fmt.Errorf("register events of worker %s: %w", src.Worker, err)
+	}
 	l := newListener(d, o, src)
 	if !o.push(func() { o.add(l) }) {
 		return fmt.Errorf("register events of worker %s: %w", src.Worker, ErrEnded)
 	}
 	d.listeners[src.Worker] = l
+	if fleet.Binds(src.Endpoint) {
+		d.bound[src.Endpoint] = append(d.bound[src.Endpoint], l)
+	}
 	return nil
+}
+
+// place chooses the owner of a source. The numbers of two ranks would mix in one socket: a topic names no rank.
+func (d *DirectIngress) place(src *Source) (*owner, error) {
+	shared := d.bound[src.Endpoint]
+	for _, l := range shared {
+		if l.src.Worker.ID == src.Worker.ID {
+			return nil, &fleet.FieldError{
+				Field: "kv_events", Value: src.Endpoint, Allowed: fmt.Sprintf("a port that rank %d of this worker does not have", l.src.Worker.Rank),
+			}
+		}
+	}
+	if len(shared) > 0 {
+		return shared[0].owner, nil
+	}
+	d.next++
+	return d.owners[d.next%len(d.owners)], nil
+}
+
+// unplace undoes what Register keeps of a listener.
+func (d *DirectIngress) unplace(l *listener) {
+	delete(d.listeners, l.src.Worker)
+	at := l.src.Endpoint
+	left := slices.DeleteFunc(d.bound[at], func(o *listener) bool { return o == l })
+	if d.bound[at] = left; len(left) == 0 {
+		delete(d.bound, at)
+	}
 }
 
 // Unregister stops listening for some ranks. When it returns, no further event of those registrations is applied and
@@ -159,7 +193,7 @@ func (d *DirectIngress) Unregister(ranks ...fleet.Worker) {
 	d.mu.Lock()
 	for _, w := range ranks {
 		if l := d.listeners[w]; l != nil {
-			delete(d.listeners, w)
+			d.unplace(l)
 			gone[l.owner] = append(gone[l.owner], l)
 		}
 	}

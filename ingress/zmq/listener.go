@@ -1,7 +1,6 @@
 package zmq
 
 import (
-	"fmt"
 	"sync"
 	"time"
 
@@ -11,15 +10,6 @@ import (
 	"github.com/routerd/routerd/ingress/stream"
 	"github.com/routerd/routerd/ingress/wire"
 	"github.com/routerd/routerd/kvcache"
-)
-
-// perTurn is how many messages of one socket are handled before the others get their turn.
-const perTurn = 256
-
-// perLook and perLookBytes are how many messages, and of what size, are received between two looks for a reconnect.
-const (
-	perLook      = 16
-	perLookBytes = 1 << 20
 )
 
 // replayBuffer is the kernel's receive buffer for replays, in bytes: publishers drop what a slow reader leaves.
@@ -32,17 +22,16 @@ type listener struct {
 	src     Source
 	stream  *stream.Stream
 
-	sub, monitor, dealer *zmq4.Socket
+	sub    *subscription // nil until its owner has taken it in
+	dealer *zmq4.Socket  // of the running replay
 
 	fed     map[fleet.Worker]struct{} // the ranks that this stream stored blocks for
 	began   bool                      // a message was applied since the start or the last clear
 	drops   kvcache.DropCounts
 	lastAt  time.Time
-	refused string
-	retryAt time.Time          // when to try to open the sockets again
-	delay   time.Duration      // before the next such try
 	alone   time.Time          // since when there is no connection; zero while there is one
 	away    bool               // that has been told
+	unsure  bool               // the engine's connection may be another one: see reassure
 	told    stream.Status      // what publish said last
 	counted kvcache.DropCounts // what the metrics have of drops
 
@@ -61,177 +50,40 @@ func newListener(d *DirectIngress, o *owner, src Source) *listener {
 	return l
 }
 
-// start opens the sockets, or sees to another try: a port may be taken for a moment by the socket before this one.
-func (l *listener) start() {
-	l.retryAt = time.Time{}
-	err := l.open()
-	if err != nil {
-		l.closeLive()
-		cfg := l.ingress.cfg
-		l.delay = min(max(2*l.delay, cfg.ReconnectIvl), cfg.ReconnectIvlMax)
-		l.retryAt = time.Now().Add(l.delay)
-		if err.Error() != l.refused {
-			l.refused = err.Error()
-			l.ingress.log.Error("cannot listen to KV events", "worker", l.src.Name, "rank", l.src.Worker.Rank, "err", err)
-		}
-	} else {
-		l.refused, l.delay = "", 0
-	}
-	l.publish()
-}
-
-// open makes the listener's sockets.
-func (l *listener) open() error {
-	o, cfg := l.owner, l.ingress.cfg
-	sub, err := o.zctx.NewSocket(zmq4.SUB)
-	if err != nil {
-		return fmt.Errorf("make socket: %w", err)
-	}
-	l.sub = sub
-	o.watch(sub, l)
-	o.monitors++
-	address := fmt.Sprintf("inproc://monitor-%p-%d", o, o.monitors)
-	steps := []func() error{
-		func() error { return l.prepare(sub) },
-		func() error { return sub.SetRcvhwm(cfg.RcvHWM) },
-		func() error { return sub.SetSubscribe(l.src.Topic) },
-		func() error {
-			return sub.Monitor(address, zmq4.EVENT_HANDSHAKE_SUCCEEDED|zmq4.EVENT_DISCONNECTED)
-		},
-		func() error { return l.openMonitor(address) },
-	}
-	for _, step := range steps {
-		if err := step(); err != nil {
-			return fmt.Errorf("set up socket: %w", err)
-		}
-	}
-	if l.src.Bind {
-		if err := sub.Bind(l.src.Endpoint); err != nil {
-			return fmt.Errorf("bind %q: %w", l.src.Endpoint, err)
-		}
-		return nil
-	}
-	if err := sub.Connect(l.src.Endpoint); err != nil {
-		return fmt.Errorf("connect to %q: %w", l.src.Endpoint, err)
-	}
-	return nil
-}
-
-func (l *listener) openMonitor(address string) (err error) {
-	if l.monitor, err = l.owner.zctx.NewSocket(zmq4.PAIR); err != nil {
-		return err
-	}
-	l.owner.watch(l.monitor, l)
-	if err := l.monitor.SetRcvhwm(0); err != nil { // see closeLive
-		return err
-	}
-	return l.monitor.Connect(address)
-}
-
-func (l *listener) prepare(s *zmq4.Socket) error {
-	return prepareSocket(s, &l.ingress.cfg, int64(l.ingress.cfg.MaxMessage), l.src.Endpoint, l.src.Replay)
-}
-
 // close ends the listener: nothing is applied any more.
 func (l *listener) close() {
 	l.EndAsk()
-	l.closeLive()
-	l.retryAt = time.Time{}
 	if l.shown {
 		l.ingress.metrics.streams[l.told.State].Dec()
 	}
 }
 
-// closeLive closes the live socket and its monitor. Monitoring ends first: ZeroMQ's I/O thread waits, for ever and for
-// all sockets, when it has an event to tell and nobody reads the monitor any more.
-func (l *listener) closeLive() {
-	if l.sub != nil {
-		_ = l.sub.Monitor("", 0) // it cannot fail on an open socket
-	}
-	l.owner.unwatch(l.sub)
-	l.owner.unwatch(l.monitor)
-	l.sub, l.monitor = nil, nil
-}
-
-// serve handles what one of the listener's sockets received.
-func (l *listener) serve(s *zmq4.Socket) {
-	switch s {
-	case l.monitor:
-		l.serveMonitor()
-	case l.sub:
-		l.serveLive()
-	case l.dealer:
-		l.serveReplay(s)
-	}
+// serve handles what the replay socket received, and tells whether there may be more.
+func (l *listener) serve(s *zmq4.Socket) (more bool) {
+	more = l.serveReplay(s)
 	l.publish()
+	return more
 }
 
-func (l *listener) serveMonitor() {
-	for l.monitor != nil {
-		event, _, _, err := l.monitor.RecvEvent(zmq4.DONTWAIT)
-		if err != nil {
-			return
-		}
-		switch event {
-		case zmq4.EVENT_HANDSHAKE_SUCCEEDED:
-			l.stream.Connected(time.Now())
-		case zmq4.EVENT_DISCONNECTED:
-			l.stream.Disconnected()
-		}
-	}
-}
-
-// serveLive handles live messages. A reconnect is looked for after some were received and before any of them is handled,
-// since the messages behind it mean something else.
-func (l *listener) serveLive() {
-	for range perTurn / perLook {
-		received := l.receive()
-		l.serveMonitor()
-		for i, frames := range received {
-			l.live(frames)
-			received[i] = nil
-		}
-		if len(received) == 0 {
-			return
-		}
-	}
-}
-
-// receive takes some messages from the live socket, none when none is there. They are valid until the next call.
-func (l *listener) receive() [][][]byte {
-	some := l.owner.received[:0]
-	for size := 0; len(some) < perLook && size < perLookBytes; {
-		frames, err := l.sub.RecvMessageBytes(zmq4.DONTWAIT)
-		if err != nil {
-			break
-		}
-		some = append(some, frames)
-		for _, f := range frames {
-			size += len(f)
-		}
-	}
-	l.owner.received = some
-	return some
-}
-
-func (l *listener) live(frames [][]byte) {
+// live handles a live message.
+func (l *listener) live(frames [][]byte, now time.Time) {
 	seq, payload, err := wire.ParseLive(frames)
 	if err != nil {
 		l.drops[kvcache.DropCorruptMessage]++
 		return
 	}
-	l.stream.Live(seq, payload, time.Now())
+	l.stream.Live(seq, payload, now)
 }
 
 // serveReplay handles replay answers until the replay ends or is asked anew.
-func (l *listener) serveReplay(s *zmq4.Socket) {
-	for range perTurn {
+func (l *listener) serveReplay(s *zmq4.Socket) (more bool) {
+	for t := newTurn(); t.goesOn(); {
 		if l.dealer != s {
-			return
+			return false
 		}
 		frames, err := s.RecvMessageBytes(zmq4.DONTWAIT)
 		if err != nil {
-			return
+			return false
 		}
 		seq, payload, end, err := wire.ParseReply(frames)
 		switch {
@@ -243,13 +95,15 @@ func (l *listener) serveReplay(s *zmq4.Socket) {
 			l.stream.Answer(seq, payload, time.Now())
 		}
 	}
+	return true
 }
 
 // publish shows and tells what has changed since it was last called.
 func (l *listener) publish() {
 	st := l.stream.Status()
-	if l.refused != "" {
-		st.Reason = l.refused
+	fault := ""
+	if l.sub != nil {
+		fault = l.sub.link.fault
 	}
 	l.hear(st.State)
 	l.drops[kvcache.DropDuplicateMessage] = st.Counts.Duplicates
@@ -258,7 +112,7 @@ func (l *listener) publish() {
 	m.drop(&l.counted, &l.drops)
 	l.counted = l.drops
 	snap := Status{
-		State: st.State, Unconnected: l.away, LastSeq: st.LastSeq, Seen: st.Seen, Trusted: st.Trusted, Reason: st.Reason,
+		State: st.State, Unconnected: l.away, Fault: fault, LastSeq: st.LastSeq, Seen: st.Seen, Trusted: st.Trusted, Reason: st.Reason,
 		Gaps: st.Counts.Gaps, Lost: st.Counts.Lost, Restarts: st.Counts.Restarts, LastEventAt: l.lastAt,
 	}
 	l.mu.Lock()

@@ -12,13 +12,20 @@ import (
 	"github.com/routerd/routerd/ingress/wire"
 )
 
+// reader has sockets. serve handles what one of them received, and tells whether there may be more.
+type reader interface {
+	serve(s *zmq4.Socket) (more bool)
+}
+
 // owner is a goroutine that holds sockets. Fields without a note belong to that goroutine.
 type owner struct {
 	zctx      *zmq4.Context
 	poller    *zmq4.Poller
 	wake      *zmq4.Socket // receives a message when the queue has something
 	listeners map[*listener]struct{}
-	ready     map[*zmq4.Socket]*listener
+	subs      map[*subscription]struct{}
+	bound     map[string]*subscription // those that bind, by endpoint
+	ready     map[*zmq4.Socket]reader
 	batch     wire.Batch
 	received  [][][]byte // messages that are being handled
 	monitors  int        // ever made, to give each its own address
@@ -35,7 +42,7 @@ type owner struct {
 func (o *owner) open(zctx *zmq4.Context, index int) error {
 	o.zctx = zctx
 	o.poller = zmq4.NewPoller()
-	o.ready = map[*zmq4.Socket]*listener{}
+	o.ready = map[*zmq4.Socket]reader{}
 	address := fmt.Sprintf("inproc://owner-%d", index)
 	var err error
 	if o.wake, err = zctx.NewSocket(zmq4.PAIR); err != nil {
@@ -83,7 +90,7 @@ func (o *owner) run(ctx context.Context) error {
 	}
 	o.serving = true
 	for l := range o.listeners {
-		l.start()
+		o.subscribe(l)
 	}
 	for ctx.Err() == nil {
 		polled, err := o.poller.Poll(o.timeout(time.Now()))
@@ -93,13 +100,18 @@ func (o *owner) run(ctx context.Context) error {
 		for _, p := range polled {
 			if p.Socket == o.wake {
 				o.serveQueue()
-			} else if l := o.ready[p.Socket]; l != nil {
-				l.serve(p.Socket)
+			} else if r := o.ready[p.Socket]; r != nil {
+				r.serve(p.Socket)
 			}
 		}
 		now := time.Now()
+		for s := range o.subs {
+			if due(s.deadline(), now) {
+				s.tick(now)
+			}
+		}
 		for l := range o.listeners {
-			if at := l.deadline(); !at.IsZero() && !now.Before(at) {
+			if due(l.deadline(), now) {
 				l.tick(now)
 			}
 		}
@@ -110,10 +122,11 @@ func (o *owner) run(ctx context.Context) error {
 // timeout returns how long to poll: until the next listener has something to do, for ever when none has.
 func (o *owner) timeout(now time.Time) time.Duration {
 	var next time.Time
+	for s := range o.subs {
+		next = sooner(next, s.deadline())
+	}
 	for l := range o.listeners {
-		if at := l.deadline(); !at.IsZero() && (next.IsZero() || at.Before(next)) {
-			next = at
-		}
+		next = sooner(next, l.deadline())
 	}
 	if next.IsZero() {
 		return -1
@@ -140,7 +153,40 @@ func (o *owner) serveQueue() {
 func (o *owner) add(l *listener) {
 	o.listeners[l] = struct{}{}
 	if o.serving {
-		l.start()
+		o.subscribe(l)
+	}
+}
+
+// subscribe gives a listener a subscription of its own, or that of those who bind the same endpoint.
+func (o *owner) subscribe(l *listener) {
+	s := o.bound[l.src.Endpoint]
+	if s == nil {
+		s = newSubscription(l)
+		o.subs[s] = struct{}{}
+		if s.bind {
+			o.bound[s.endpoint] = s
+		}
+	}
+	l.sub = s
+	s.listeners = append(s.listeners, l)
+	if len(s.listeners) == 1 {
+		s.start()
+	} else {
+		l.publish()
+	}
+}
+
+// unsubscribe undoes subscribe.
+func (o *owner) unsubscribe(l *listener) {
+	s := l.sub
+	if s == nil {
+		return
+	}
+	s.forget(l)
+	if len(s.listeners) == 0 {
+		delete(o.subs, s)
+		delete(o.bound, s.endpoint)
+		s.close()
 	}
 }
 
@@ -148,6 +194,7 @@ func (o *owner) add(l *listener) {
 func (o *owner) remove(l *listener) {
 	if _, ok := o.listeners[l]; ok {
 		delete(o.listeners, l)
+		o.unsubscribe(l)
 		l.close()
 	}
 }
@@ -173,8 +220,8 @@ func (o *owner) close() {
 }
 
 // watch adds a socket to the poller.
-func (o *owner) watch(s *zmq4.Socket, l *listener) {
-	o.ready[s] = l
+func (o *owner) watch(s *zmq4.Socket, r reader) {
+	o.ready[s] = r
 	o.poller.Add(s, zmq4.POLLIN)
 }
 

@@ -34,13 +34,14 @@ type Source struct {
 	Owns func(rank uint32) bool
 	// Engine is the engine's kind; see EngineLLMD.
 	Engine string
-	// Endpoint is the publisher's, as tcp://HOST:PORT or ipc://PATH. With Bind set it is ours and the engine connects.
+	// Endpoint is the publisher's, as tcp://HOST:PORT or ipc://PATH. One of fleet.Binds is ours, and the engine connects;
+	// several workers may name the same.
 	Endpoint string
-	Bind     bool
+	// IsPod tells whether a name in an engine's topic, kv@NAME@MODEL, is the worker; nil takes the name for Name. It counts
+	// where the worker's endpoint is one of fleet.Binds, and must be safe for concurrent use.
+	IsPod func(pod string) bool
 	// Replay is the endpoint that answers replay requests, "" for none.
 	Replay string
-	// Topic is the prefix of the topics to listen to, "" for all.
-	Topic string
 	// AdapterName resolves adapter numbers of engines that send no names; nil knows none. It must be safe for
 	// concurrent use.
 	AdapterName func(id int64) (string, bool)
@@ -52,7 +53,7 @@ func (s *Source) validate() error {
 	if s.Sink == nil {
 		return fmt.Errorf("register events of worker %s: no sink", s.Worker)
 	}
-	if err := fleet.CheckEndpoint("kv_events", s.Endpoint); err != nil {
+	if err := fleet.CheckEvents("kv_events", s.Endpoint); err != nil {
 		return fmt.Errorf("register events of worker %s: %w", s.Worker, err)
 	}
 	if s.Replay == "" {
@@ -72,11 +73,22 @@ func (s *Source) owns(rank uint64) bool {
 	return s.Owns(uint32(rank))
 }
 
+// isPod tells whether a topic's name is the worker.
+func (s *Source) isPod(pod string) bool {
+	if s.IsPod == nil {
+		return pod == s.Name
+	}
+	return s.IsPod(pod)
+}
+
 // Status is a snapshot of one registered stream.
 type Status struct {
 	State stream.State
 	// Unconnected tells that there has been no connection to the publisher for Config.UnconnectedAfter.
 	Unconnected bool
+	// Fault says what is wrong with the connection, for an operator; empty while nothing is known to be. It stays for a
+	// while after the connection is there again.
+	Fault string
 	// LastSeq is the number of the last applied message, meaningful when Seen.
 	LastSeq uint64
 	Seen    bool

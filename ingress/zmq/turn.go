@@ -6,30 +6,38 @@ import (
 	"github.com/routerd/routerd/ingress/stream"
 )
 
-// deadline returns when tick has something to do, or the zero time.
-func (l *listener) deadline() time.Time {
-	next := l.stream.Deadline()
-	if !l.retryAt.IsZero() {
-		next = l.retryAt
-	}
-	if at := l.awayAt(); !at.IsZero() && (next.IsZero() || at.Before(next)) {
-		return at
-	}
-	return next
+const (
+	// perTurn is how many messages of one socket are handled before the others get their turn.
+	perTurn = 256
+	// turnTime is how long they may take; what has been received by then is handled too.
+	turnTime = 5 * time.Millisecond
+	// perLook and perLookBytes are how many messages, and of what size, are received between two looks for a reconnect.
+	perLook      = 16
+	perLookBytes = 1 << 20
+)
+
+// turn is the share of one socket.
+type turn struct {
+	left int
+	end  time.Time
 }
 
+func newTurn() *turn { return &turn{perTurn, time.Now().Add(turnTime)} }
+
+func (t *turn) goesOn() bool {
+	t.left--
+	return t.left >= 0 && time.Now().Before(t.end)
+}
+
+// deadline returns when tick has something to do, or the zero time.
+func (l *listener) deadline() time.Time { return sooner(l.stream.Deadline(), l.awayAt()) }
+
 func (l *listener) tick(now time.Time) {
-	if at := l.awayAt(); !at.IsZero() && !now.Before(at) {
+	if due(l.awayAt(), now) {
 		l.away = true
 		l.ingress.log.Warn("no connection to the publisher of KV events", "worker", l.src.Name, "rank", l.src.Worker.Rank, "endpoint", l.src.Endpoint)
 	}
-	switch {
-	case l.retryAt.IsZero():
-		l.stream.Tick(now)
-	case !now.Before(l.retryAt):
-		l.start()
-		return
-	}
+	l.stream.Tick(now)
 	l.publish()
 }
 

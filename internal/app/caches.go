@@ -171,6 +171,7 @@ func (c *caches) Listen(l catalog.Listening, record func() *fleet.Record) error 
 	return c.ingress.Register(zmq.Source{
 		Worker: l.Worker, Name: record().Name, Engine: l.Engine, Endpoint: l.Endpoint, Replay: l.Replay, Sink: p,
 		Owns: func(rank uint32) bool { return record().Owns(rank) },
+		IsPod: func(pod string) bool { return isPod(record(), pod) },
 		AdapterName: func(id int64) (string, bool) {
 			for _, a := range record().Adapters {
 				if a.ID == id && id != 0 {
@@ -180,6 +181,12 @@ func (c *caches) Listen(l catalog.Listening, record func() *fleet.Record) error 
 			return "", false
 		},
 	})
+}
+
+// isPod tells whether an engine that calls itself pod is the worker: by its name, or by the host and port of its URL.
+func isPod(r *fleet.Record, pod string) bool {
+	at, _, _ := strings.Cut(strings.TrimPrefix(r.URL, "http://"), "/")
+	return pod != "" && (pod == r.Name || pod == at)
 }
 
 // Unlisten ends the subscriptions, then forgets the ranks.
@@ -202,7 +209,7 @@ func (c *caches) Status(key fleet.PartitionKey, w fleet.Worker, hashes bool) adm
 		kv.Blocks[t.String()] = 0
 	}
 	if st, ok := c.ingress.Status(w); ok {
-		kv.Trusted, kv.Unconnected, kv.LastSeq, kv.LastAt, kv.Dropped = st.Trusted, st.Unconnected, st.LastSeq, st.LastEventAt, st.Dropped
+		kv.Trusted, kv.Unconnected, kv.Fault, kv.LastSeq, kv.LastAt, kv.Dropped = st.Trusted, st.Unconnected, st.Fault, st.LastSeq, st.LastEventAt, st.Dropped
 		kv.Untrusted = st.Reason
 	}
 	p := c.part(key)

@@ -17,6 +17,9 @@ import (
 	"github.com/routerd/routerd/kvcache"
 )
 
+// IsPod is isPod.
+var IsPod = isPod
+
 // Fleet is a real core with real indexes, event streams and a real reconciler; no
 // surface, no health and no engine's facts but those that a test gives.
 type Fleet struct {

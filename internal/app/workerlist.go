@@ -33,6 +33,10 @@ const adapterNoSlot = "adapter_no_slot: "
 // reached who publishes a rank's KV events.
 const eventsUnconnected = "kv_events_unconnected: "
 
+// eventsFailed begins the reason of a worker that serves but whose KV events do not come as
+// they should: the socket, or what the engine says over it, is wrong.
+const eventsFailed = "kv_events_failed: "
+
 // breakerOnTrial is the reason of a worker that serves one call at a time.
 const breakerOnTrial = "breaker_half_open: one call at a time, until enough have gone well"
 
@@ -83,8 +87,8 @@ func (l workerList) worker(v catalog.View, ranks []core.RankView, managed []adap
 		if report, ok := l.scraper.Report(w); ok {
 			rank.Report = reported(report, now)
 		}
-		if kv.Unconnected {
-			out.Reasons = append(out.Reasons, eventsUnconnected+fmt.Sprintf("rank %d: not connected to %s", r.Rank, v.KVEvents[int(r.Rank)]))
+		if reason := ofEvents(r.Rank, v.KVEvents[int(r.Rank)], &kv); reason != "" {
+			out.Reasons = append(out.Reasons, reason)
 		}
 		if kv.Untrusted == hashMismatch || kv.Untrusted == kvcache.DropBlockSizeMismatch.String() {
 			out.Reasons = append(out.Reasons, fmt.Sprintf("kv_%s: rank %d: its overlap counts as not trusted", kv.Untrusted, r.Rank))
@@ -92,6 +96,19 @@ func (l workerList) worker(v catalog.View, ranks []core.RankView, managed []adap
 		out.Ranks[i] = rank
 	}
 	return out
+}
+
+// ofEvents is what is wrong with the connection of a rank's events; empty for nothing.
+func ofEvents(rank uint32, endpoint string, kv *admin.KV) string {
+	switch {
+	case kv.Fault != "":
+		return fmt.Sprintf("%srank %d: %s: %s", eventsFailed, rank, endpoint, kv.Fault)
+	case kv.Unconnected && fleet.Binds(endpoint):
+		return fmt.Sprintf("%srank %d: nothing of its engine has come to %s", eventsUnconnected, rank, endpoint)
+	case kv.Unconnected:
+		return fmt.Sprintf("%srank %d: not connected to %s", eventsUnconnected, rank, endpoint)
+	}
+	return ""
 }
 
 // reported is what an engine says of a rank.
