@@ -1,6 +1,9 @@
 package stream
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/zeebo/xxh3"
 )
 
@@ -20,10 +23,25 @@ type digests struct {
 }
 
 func (d *digests) keep(seq uint64, payload []byte) {
+	d.set(seq, xxh3.Hash(payload))
+}
+
+func (d *digests) set(seq, sum uint64) {
 	if d.ring == nil {
 		d.ring = new([digestsKept]digest)
 	}
-	*d.slot(seq) = digest{seq, xxh3.Hash(payload), true}
+	*d.slot(seq) = digest{seq, sum, true}
+}
+
+// list returns what is remembered, by number.
+func (d *digests) list() []digest {
+	if d.ring == nil {
+		return nil
+	}
+	all := slices.Concat(d.first[:], d.ring[:])
+	all = slices.DeleteFunc(all, func(one digest) bool { return !one.set })
+	slices.SortFunc(all, func(a, b digest) int { return cmp.Compare(a.seq, b.seq) })
+	return all
 }
 
 func (d *digests) slot(seq uint64) *digest {

@@ -11,6 +11,8 @@
 //   - A number that falls to 0 or 1 with another payload, or after a reconnect any number not above the last applied,
 //     means that the engine restarted: the state is cleared and replayed. After a reconnect the last applied number is
 //     asked for and its payload compared. A single older number is a late duplicate.
+//   - A stream can go on from the Position of another one: its first connection is a reconnect, and until the publisher has
+//     proven to be the one from before it is not trusted.
 //   - The replay of a restart that soon follows another waits for a growing delay, and after some tries in a row an answer
 //     that contradicts the live messages stands. Meanwhile and after that the stream is degraded.
 //   - A gap is replayed from the first missing number. When an answer is incomplete the stream goes on without what is

@@ -64,7 +64,7 @@ func (s *Stream) verify(seq uint64, payload []byte, now time.Time) {
 		return
 	}
 	if same, _ := s.kept.equal(seq, payload); seq == s.last && same {
-		s.suspect = false
+		s.trust()
 		s.asking = gap
 		return
 	}
@@ -259,7 +259,7 @@ func (s *Stream) silence() Result {
 // giveUp accepts that what is missing cannot be had.
 func (s *Stream) giveUp(why Result) {
 	s.counts.Lost += s.missingCount
-	s.suspect = false
+	s.trust()
 	s.endRepair()
 	s.lose(s.last, why.String())
 }

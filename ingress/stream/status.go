@@ -115,7 +115,7 @@ func (s *Stream) Status() Status {
 	st := Status{State: s.state(), LastSeq: s.last, Seen: s.has, Counts: s.counts, Reason: s.loss}
 	unverified := s.suspect && !s.retryAt.IsZero()
 	fresh := s.asking == join || s.asking == restart
-	st.Trusted = s.complete && !fresh && !s.missing && s.loss == "" && s.doubt == nil && !unverified
+	st.Trusted = s.complete && !fresh && !s.missing && s.loss == "" && s.doubt == nil && !unverified && !s.resumed
 	if st.Reason == "" && (s.missing || unverified) {
 		st.Reason = s.counts.LastFailure.String()
 	}
@@ -127,7 +127,7 @@ func (s *Stream) Status() Status {
 
 func (s *Stream) state() State {
 	switch {
-	case !s.everConnected && !s.has:
+	case !s.everConnected:
 		return Connecting
 	case s.everConnected && !s.connected:
 		return Disconnected

@@ -66,6 +66,7 @@ type Stream struct {
 	connected, everConnected bool
 	implied                  bool // connected by a message, the report is still to come
 	suspect                  bool // reconnected, and not yet known to be the same engine
+	resumed                  bool // suspect since it was taken over, see Resume
 
 	has      bool // a message was applied since the engine started
 	last     uint64
@@ -118,7 +119,7 @@ func (s *Stream) Connected(now time.Time) {
 		s.implied = false // a message came before this report
 		return
 	}
-	again := s.everConnected
+	again := s.everConnected || s.resumed
 	s.connected, s.everConnected = true, true
 	if again && s.asking != idle {
 		s.fail(s.silence(), now) // what waited belongs to the connection before
@@ -282,18 +283,22 @@ func (s *Stream) forget() {
 	s.counts.Restarts++
 	s.port.Clear()
 	s.has, s.last, s.noted, s.kept = false, 0, 0, digests{}
-	s.complete, s.suspect = false, false
+	s.complete = false
+	s.trust()
 	s.loss, s.lossSeq = "", 0
 	s.olderSet, s.doubt = false, nil
 	s.endRepair()
 }
+
+// trust ends the suspicion that the engine is another one than before.
+func (s *Stream) trust() { s.suspect, s.resumed = false, false }
 
 // accept applies a message and makes it the last one.
 func (s *Stream) accept(seq uint64, payload []byte) {
 	s.has, s.last = true, seq
 	s.olderSet = false
 	if !s.replay {
-		s.suspect = false
+		s.trust()
 	}
 	s.kept.keep(seq, payload)
 	s.apply(seq, payload)

@@ -33,7 +33,7 @@ func config() stream.Config {
 }
 
 // play runs a script of steps, separated by blanks, and returns what the port was told and the end status. A step is
-// one (at its beginning: the publisher counts from 1), up, down, end (of an answer), +DURATION, N or N:payload (live), a:N or a:N:payload (answer). Payload defaults to pN.
+// one (at its beginning: the publisher counts from 1), up, down, end (of an answer), +DURATION, N or N:payload (live), a:N or a:N:payload (answer), again (another stream goes on from the position of this one). Payload defaults to pN.
 func play(t *testing.T, replay bool, script string) (string, stream.Status) {
 	t.Helper()
 	var r recorder
@@ -50,6 +50,9 @@ func play(t *testing.T, replay bool, script string) (string, stream.Status) {
 			s.Disconnected()
 		case step == "end":
 			s.AnswerEnd(now)
+		case step == "again":
+			r.log = append(r.log, step)
+			s = again(t, s, stream.New(cfg, replay, &r))
 		case step[0] == '+':
 			d, err := time.ParseDuration(step[1:])
 			if err != nil {
@@ -74,6 +77,25 @@ func play(t *testing.T, replay bool, script string) (string, stream.Status) {
 		}
 	}
 	return strings.Join(r.log, " "), s.Status()
+}
+
+// again has a fresh stream go on where another stands, through the bytes of its position.
+func again(t *testing.T, from, to *stream.Stream) *stream.Stream {
+	t.Helper()
+	at, ok := from.Position()
+	if !ok {
+		t.Fatal("the stream has no position")
+	}
+	b, err := at.MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read stream.Position
+	if err := read.UnmarshalBinary(b); err != nil {
+		t.Fatal(err)
+	}
+	to.Resume(read)
+	return to
 }
 
 type want struct {

@@ -1,0 +1,186 @@
+package stream
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/bits"
+)
+
+// Position is where a stream stands: what another stream of the same publisher needs to go on from there, beside what
+// the messages made. Its bytes are MarshalBinary's.
+type Position struct {
+	last     uint64
+	kept     []digest // ascending by number
+	complete bool
+	loss     string
+	lossSeq  uint64
+
+	missing                  bool
+	repairFrom, missingCount uint64
+	failed                   Result // why it is missing
+}
+
+// Last is the number of the last message that was applied.
+func (p *Position) Last() uint64 { return p.last }
+
+// Position returns where the stream stands. It is false for a stream that has applied nothing since its engine started,
+// and while it is in doubt whether that has happened.
+func (s *Stream) Position() (Position, bool) {
+	if !s.has || s.doubt != nil {
+		return Position{}, false
+	}
+	return Position{
+		last: s.last, kept: s.kept.list(), complete: s.complete, loss: s.loss, lossSeq: s.lossSeq,
+		missing: s.missing, repairFrom: s.repairFrom, missingCount: s.missingCount, failed: s.counts.LastFailure,
+	}, true
+}
+
+// Resume has a new stream, of which nothing was reported yet, go on from a position; what the messages up to there made
+// is in place. Its first connection then is a reconnect. Until the publisher has proven to be the one from before, the
+// stream is not trusted.
+func (s *Stream) Resume(p Position) {
+	s.has, s.last, s.noted = true, p.last, p.last
+	for _, d := range p.kept {
+		s.kept.set(d.seq, d.sum)
+	}
+	s.complete, s.loss, s.lossSeq = p.complete, p.loss, p.lossSeq
+	s.missing, s.repairFrom, s.missingCount = p.missing, p.repairFrom, p.missingCount
+	if p.missing {
+		s.counts.LastFailure = p.failed
+	}
+	s.suspect, s.resumed = true, true
+}
+
+// The flags of a position's first byte.
+const (
+	flagComplete = 1 << iota
+	flagMissing
+	flagLoss
+	flagsKnown = 1<<iota - 1
+)
+
+// MarshalBinary writes the flags, as varints the last number, of what is missing the first, the count and a Result, and
+// the reason of a loss (its length and its text) with its number; then how many digests there are and each, as a varint of how far
+// its number is above the one before and the sum, little-endian.
+func (p *Position) MarshalBinary() ([]byte, error) {
+	b := append(make([]byte, 0, 64+10*len(p.kept)), 0)
+	b = binary.AppendUvarint(b, p.last)
+	if p.complete {
+		b[0] |= flagComplete
+	}
+	if p.missing {
+		b[0] |= flagMissing
+		b = binary.AppendUvarint(binary.AppendUvarint(b, p.repairFrom), p.missingCount)
+		b = binary.AppendUvarint(b, uint64(p.failed))
+	}
+	if p.loss != "" {
+		b[0] |= flagLoss
+		b = append(binary.AppendUvarint(b, uint64(len(p.loss))), p.loss...)
+		b = binary.AppendUvarint(b, p.lossSeq)
+	}
+	b = binary.AppendUvarint(b, uint64(len(p.kept)))
+	before := uint64(0)
+	for _, d := range p.kept {
+		b = binary.LittleEndian.AppendUint64(binary.AppendUvarint(b, d.seq-before), d.sum)
+		before = d.seq
+	}
+	return b, nil
+}
+
+// maxLoss is the longest reason of a loss, in bytes.
+const maxLoss = 256
+
+// UnmarshalBinary reads what MarshalBinary wrote. An error leaves p as it was.
+func (p *Position) UnmarshalBinary(b []byte) error {
+	r := positionReader{rest: b}
+	var got Position
+	flags := r.bytes(1)
+	if r.err == nil && flags[0] > flagsKnown {
+		r.fail(fmt.Sprintf("the flags are %#x", flags[0]))
+	}
+	got.last = r.number()
+	if r.err == nil && flags[0]&flagMissing != 0 {
+		got.missing, got.repairFrom, got.missingCount = true, r.number(), r.number()
+		got.failed = Result(r.atMost(int(results) - 1))
+	}
+	if r.err == nil && flags[0]&flagLoss != 0 {
+		got.loss = string(r.bytes(r.atMost(maxLoss)))
+		got.lossSeq = r.number()
+		if got.loss == "" {
+			r.fail("the reason of a loss is empty")
+		}
+	}
+	got.kept = r.digests()
+	if r.err == nil && len(r.rest) > 0 {
+		r.fail(fmt.Sprintf("%d byte(s) are left", len(r.rest)))
+	}
+	if r.err != nil {
+		return fmt.Errorf("read position of a stream: %w", r.err)
+	}
+	got.complete = flags[0]&flagComplete != 0
+	*p = got
+	return nil
+}
+
+// positionReader remembers its first error; what it returns then means nothing.
+type positionReader struct {
+	rest []byte
+	err  error
+}
+
+func (r *positionReader) fail(why string) {
+	if r.err == nil {
+		r.err = errors.New(why)
+	}
+}
+
+func (r *positionReader) number() uint64 {
+	n, size := binary.Uvarint(r.rest)
+	if size <= 0 {
+		r.fail("it ends early")
+		return 0
+	}
+	r.rest = r.rest[size:]
+	return n
+}
+
+// atMost is a number of things.
+func (r *positionReader) atMost(most int) int {
+	n := r.number()
+	if n > uint64(most) {
+		r.fail(fmt.Sprintf("%d is more than %d", n, most))
+		return 0
+	}
+	return int(n)
+}
+
+func (r *positionReader) bytes(n int) []byte {
+	if n > len(r.rest) {
+		r.fail("it ends early")
+		return nil
+	}
+	b := r.rest[:n]
+	r.rest = r.rest[n:]
+	return b
+}
+
+func (r *positionReader) digests() []digest {
+	n := r.atMost(digestsKept + 2)
+	kept := make([]digest, 0, n)
+	seq := uint64(0)
+	for i := range n {
+		step := r.number()
+		next, over := bits.Add64(seq, step, 0)
+		if over != 0 || i > 0 && step == 0 {
+			r.fail("the numbers of digests do not ascend")
+		}
+		sum := r.bytes(8)
+		if r.err != nil {
+			return nil
+		}
+		seq = next
+		kept = append(kept, digest{seq, binary.LittleEndian.Uint64(sum), true})
+	}
+	return kept
+}
