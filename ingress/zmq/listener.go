@@ -47,6 +47,9 @@ func newListener(d *DirectIngress, o *owner, src Source) *listener {
 	cfg := d.cfg.stream()
 	cfg.FromOne = src.Engine == EngineLLMD
 	l.stream = stream.New(cfg, src.Replay != "", l)
+	if src.From != nil {
+		l.resume(src.From)
+	}
 	return l
 }
 

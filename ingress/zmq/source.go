@@ -47,6 +47,9 @@ type Source struct {
 	AdapterName func(id int64) (string, bool)
 	// Sink takes the events.
 	Sink Sink
+	// From is where the stream goes on, nil for the beginning: what it fed up to there is in the sink. See
+	// stream.Stream.Resume.
+	From *Position
 }
 
 func (s *Source) validate() error {
