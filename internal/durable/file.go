@@ -7,6 +7,7 @@ package durable
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,7 +19,15 @@ const tempPrefix = ".writing-"
 
 // WriteFile replaces the file called name: a temporary file in the same folder
 // is written, synced and renamed over it, then the folder is synced.
-func WriteFile(name string, data []byte, mode os.FileMode) (err error) {
+func WriteFile(name string, data []byte, mode os.FileMode) error {
+	return Write(name, mode, func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	})
+}
+
+// Write is WriteFile for what write writes. When that fails, the file stays as it was.
+func Write(name string, mode os.FileMode, write func(io.Writer) error) (err error) {
 	dir := filepath.Dir(name)
 	f, err := os.CreateTemp(dir, tempPrefix)
 	if err != nil {
@@ -30,7 +39,7 @@ func WriteFile(name string, data []byte, mode os.FileMode) (err error) {
 			err = errors.Join(err, ignoreMissing(os.Remove(f.Name())))
 		}
 	}()
-	if err := writeAll(f, data, mode); err != nil {
+	if err := writeAll(f, mode, write); err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
 	if err := os.Rename(f.Name(), name); err != nil {
@@ -81,10 +90,13 @@ func CleanTemp(dir string) error {
 	return nil
 }
 
-func writeAll(f *os.File, data []byte, mode os.FileMode) error {
-	_, err := f.Write(data)
+func writeAll(f *os.File, mode os.FileMode, write func(io.Writer) error) error {
+	err := write(f)
 	step("write")
-	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
+	if err != nil {
+		return errors.Join(err, f.Close())
+	}
+	err = errors.Join(f.Chmod(mode), f.Sync(), f.Close())
 	step("sync")
 	return err
 }

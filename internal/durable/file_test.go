@@ -1,6 +1,8 @@
 package durable_test
 
 import (
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -43,6 +45,29 @@ func TestAFailedWriteLeavesNothingBehind(t *testing.T) {
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) != 1 {
 		t.Errorf("left %v, %v", entries, err)
+	}
+}
+
+func TestAFileWhoseWritingFailsStaysAsItWas(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "f")
+	if err := durable.WriteFile(name, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("broken")
+	err := durable.Write(name, 0o600, func(w io.Writer) error {
+		_, err := io.WriteString(w, "half")
+		return errors.Join(err, broken)
+	})
+	if !errors.Is(err, broken) {
+		t.Errorf("got %v", err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 1 {
+		t.Errorf("left %v, %v", entries, err)
+	}
+	if got, err := os.ReadFile(name); err != nil || string(got) != "old" {
+		t.Errorf("got %q, %v", got, err)
 	}
 }
 
