@@ -2,9 +2,9 @@ package stream
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"math/bits"
+
+	"github.com/routerd/routerd/internal/cursor"
 )
 
 // Position is where a stream stands: what another stream of the same publisher needs to go on from there, beside what
@@ -60,6 +60,9 @@ const (
 	flagsKnown = 1<<iota - 1
 )
 
+// maxLoss is the longest reason of a loss, in bytes.
+const maxLoss = 256
+
 // MarshalBinary writes the flags, as varints the last number, of what is missing the first, the count and a Result, and
 // the reason of a loss (its length and its text) with its number; then how many digests there are and each, as a varint of how far
 // its number is above the one before and the sum, little-endian.
@@ -88,99 +91,44 @@ func (p *Position) MarshalBinary() ([]byte, error) {
 	return b, nil
 }
 
-// maxLoss is the longest reason of a loss, in bytes.
-const maxLoss = 256
-
 // UnmarshalBinary reads what MarshalBinary wrote. An error leaves p as it was.
 func (p *Position) UnmarshalBinary(b []byte) error {
-	r := positionReader{rest: b}
+	c := cursor.New(b)
 	var got Position
-	flags := r.bytes(1)
-	if r.err == nil && flags[0] > flagsKnown {
-		r.fail(fmt.Sprintf("the flags are %#x", flags[0]))
+	flags := c.Byte()
+	if flags > flagsKnown {
+		c.Fail("the flags are %#x", flags)
 	}
-	got.last = r.number()
-	if r.err == nil && flags[0]&flagMissing != 0 {
-		got.missing, got.repairFrom, got.missingCount = true, r.number(), r.number()
-		got.failed = Result(r.atMost(int(results) - 1))
+	got.last, got.complete = c.Number(), flags&flagComplete != 0
+	if flags&flagMissing != 0 {
+		got.missing, got.repairFrom, got.missingCount = true, c.Number(), c.Number()
+		got.failed = Result(c.AtMost(int(results) - 1))
 	}
-	if r.err == nil && flags[0]&flagLoss != 0 {
-		got.loss = string(r.bytes(r.atMost(maxLoss)))
-		got.lossSeq = r.number()
+	if flags&flagLoss != 0 {
+		got.loss = string(c.Bytes(c.AtMost(maxLoss)))
+		got.lossSeq = c.Number()
 		if got.loss == "" {
-			r.fail("the reason of a loss is empty")
+			c.Fail("the reason of a loss is empty")
 		}
 	}
-	got.kept = r.digests()
-	if r.err == nil && len(r.rest) > 0 {
-		r.fail(fmt.Sprintf("%d byte(s) are left", len(r.rest)))
+	got.kept = readDigests(c)
+	if err := c.End(); err != nil {
+		return fmt.Errorf("read position of a stream: %w", err)
 	}
-	if r.err != nil {
-		return fmt.Errorf("read position of a stream: %w", r.err)
-	}
-	got.complete = flags[0]&flagComplete != 0
 	*p = got
 	return nil
 }
 
-// positionReader remembers its first error; what it returns then means nothing.
-type positionReader struct {
-	rest []byte
-	err  error
-}
-
-func (r *positionReader) fail(why string) {
-	if r.err == nil {
-		r.err = errors.New(why)
-	}
-}
-
-func (r *positionReader) number() uint64 {
-	n, size := binary.Uvarint(r.rest)
-	if size <= 0 {
-		r.fail("it ends early")
-		return 0
-	}
-	r.rest = r.rest[size:]
-	return n
-}
-
-// atMost is a number of things.
-func (r *positionReader) atMost(most int) int {
-	n := r.number()
-	if n > uint64(most) {
-		r.fail(fmt.Sprintf("%d is more than %d", n, most))
-		return 0
-	}
-	return int(n)
-}
-
-func (r *positionReader) bytes(n int) []byte {
-	if n > len(r.rest) {
-		r.fail("it ends early")
-		return nil
-	}
-	b := r.rest[:n]
-	r.rest = r.rest[n:]
-	return b
-}
-
-func (r *positionReader) digests() []digest {
-	n := r.atMost(digestsKept + 2)
-	kept := make([]digest, 0, n)
+func readDigests(c *cursor.Cursor) []digest {
+	kept := make([]digest, c.AtMost(digestsKept+2))
 	seq := uint64(0)
-	for i := range n {
-		step := r.number()
-		next, over := bits.Add64(seq, step, 0)
-		if over != 0 || i > 0 && step == 0 {
-			r.fail("the numbers of digests do not ascend")
+	for i := range kept {
+		step := c.Number()
+		if i > 0 && step == 0 || seq+step < seq {
+			c.Fail("the numbers of digests do not ascend")
 		}
-		sum := r.bytes(8)
-		if r.err != nil {
-			return nil
-		}
-		seq = next
-		kept = append(kept, digest{seq, binary.LittleEndian.Uint64(sum), true})
+		seq += step
+		kept[i] = digest{seq, c.Uint64(), true}
 	}
 	return kept
 }

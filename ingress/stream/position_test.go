@@ -97,7 +97,7 @@ func TestAPositionThatIsNoneIsRefused(t *testing.T) {
 		}
 	}
 	var p stream.Position
-	if err := p.UnmarshalBinary(append(bytes.Clone(whole), 0)); err == nil || !strings.Contains(err.Error(), "1 byte") {
+	if err := p.UnmarshalBinary(append(bytes.Clone(whole), 0)); err == nil || !strings.Contains(err.Error(), "1 bytes too many") {
 		t.Errorf("a byte too much: got %v", err)
 	}
 }

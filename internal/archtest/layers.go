@@ -52,10 +52,12 @@ var Layers = []Row{
 	{Component: "core/affinity", Repo: vocabulary, ThirdParty: pure, NoStd: outside},
 	{Component: "core/reserve", Repo: vocabulary, ThirdParty: pure, NoStd: outside},
 	{Component: "core/lora", Repo: vocabulary, ThirdParty: pure, NoStd: outside},
-	{Component: "indexer", Repo: []string{"fleet", "kvcache"}, ThirdParty: pure, NoStd: outside},
+	{Component: "indexer", Repo: []string{"fleet", "kvcache", "internal/cursor"}, ThirdParty: pure, NoStd: outside},
 	// remote reads a primary over the network.
 	{Component: "indexer/remote", Repo: []string{"indexer", "fleet", "kvcache"}},
 
+	// Reading our own binary forms: what an index and a stream keep on disk.
+	{Component: "internal/cursor", Repo: none, ThirdParty: none, NoStd: outside},
 	// How long to wait after failures.
 	{Component: "internal/backoff", Repo: none, ThirdParty: none},
 	// What adapters that keep something need below them: files that survive a crash.
@@ -71,7 +73,7 @@ var Layers = []Row{
 	// Adapters: they implement what is declared below them.
 	{Component: "host", Repo: append([]string{"core", "internal/durable"}, vocabulary...)},
 	{Component: "catalog", Repo: append([]string{"core", "internal/backoff", "internal/durable"}, vocabulary...)},
-	{Component: "ingress", Repo: []string{"indexer", "internal/backoff", "fleet", "kvcache"}},
+	{Component: "ingress", Repo: []string{"indexer", "internal/backoff", "internal/cursor", "fleet", "kvcache"}},
 	{Component: "replica", Repo: append([]string{"core"}, vocabulary...)},
 	{Component: "prompt", Repo: append([]string{"core"}, vocabulary...)},
 	{Component: "sharedcache", Repo: append([]string{"core", "internal/backoff"}, vocabulary...)},
