@@ -154,3 +154,21 @@ func TestNothingIsHandedOver(t *testing.T) {
 		t.Error("a stream is handed over after the end")
 	}
 }
+
+// A stream that stored for a rank with a stream of its own is not handed over: together they would be of two moments.
+func TestAStreamThatStoredForAnotherOnesRankIsNotHandedOver(t *testing.T) {
+	p, s, in := newPublisher(t, false), newSink(), start(t, quick())
+	rank1 := fleet.Worker{ID: 1, Rank: 1}
+	goOn(t, in, p, s, nil)
+	p.send(0, onRank(0, store(-1, 10)))
+	untilSeq(t, in, 0)
+	must(t, in.Register(zmq.Source{Worker: rank1, Endpoint: "tcp://127.0.0.1:1", Sink: s}))
+	handed(t, in)
+	p.send(1, onRank(1, store(-1, 11)))
+	untilSeq(t, in, 1)
+	if in.Hand(w1, func(zmq.Position) { t.Error("a position is handed over") }) {
+		t.Error("it is handed over")
+	}
+	in.Unregister(rank1)
+	handed(t, in)
+}

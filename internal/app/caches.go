@@ -35,9 +35,11 @@ type caches struct {
 	ingress *zmq.DirectIngress
 	log     *slog.Logger
 	warm    warmth
+	kept    keeper
 
-	mu    sync.Mutex // guards parts
-	parts map[fleet.PartitionKey]*partitionCache
+	mu      sync.Mutex // guards all below
+	parts   map[fleet.PartitionKey]*partitionCache
+	streams map[fleet.Worker]streaming
 }
 
 var (
@@ -52,7 +54,7 @@ var (
 )
 
 func newCaches(ingress *zmq.DirectIngress, log *slog.Logger, reg prometheus.Registerer) (*caches, error) {
-	c := &caches{ingress: ingress, log: log, parts: map[fleet.PartitionKey]*partitionCache{}}
+	c := &caches{ingress: ingress, log: log, parts: map[fleet.PartitionKey]*partitionCache{}, streams: map[fleet.Worker]streaming{}}
 	mismatches := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "routerd_index_hash_mismatch_ranks",
 		Help: "Ranks whose engine stores other blocks than those of the prompts that it gets.",
@@ -167,10 +169,10 @@ func (c *caches) Listen(l catalog.Listening, record func() *fleet.Record) error 
 	if p == nil {
 		return fmt.Errorf("partition %s has no index", l.Partition)
 	}
-	c.warm.restore(p, l.Partition, l.Worker)
-	return c.ingress.Register(zmq.Source{
-		Worker: l.Worker, Name: record().Name, Engine: l.Engine, Endpoint: l.Endpoint, Replay: l.Replay, Sink: p,
-		Owns: func(rank uint32) bool { return record().Owns(rank) },
+	from := c.takeOver(p, &l, record())
+	err := c.ingress.Register(zmq.Source{
+		Worker: l.Worker, Name: record().Name, Engine: l.Engine, Endpoint: l.Endpoint, Replay: l.Replay, Sink: p, From: from,
+		Owns:  func(rank uint32) bool { return record().Owns(rank) },
 		IsPod: func(pod string) bool { return isPod(record(), pod) },
 		AdapterName: func(id int64) (string, bool) {
 			for _, a := range record().Adapters {
@@ -181,6 +183,15 @@ func (c *caches) Listen(l catalog.Listening, record func() *fleet.Record) error 
 			return "", false
 		},
 	})
+	if err != nil {
+		c.giveBack(p, l.Worker, from)
+		return err
+	}
+	c.mu.Lock()
+	c.streams[l.Worker] = streaming{l, p}
+	c.mu.Unlock()
+	c.kept.drop(keptKey{l.Partition, l.Worker})
+	return nil
 }
 
 // isPod tells whether an engine that calls itself pod is the worker: by its name, or by the host and port of its URL.
@@ -192,6 +203,11 @@ func isPod(r *fleet.Record, pod string) bool {
 // Unlisten ends the subscriptions, then forgets the ranks.
 func (c *caches) Unlisten(key fleet.PartitionKey, ranks ...fleet.Worker) {
 	c.ingress.Unregister(ranks...)
+	c.mu.Lock()
+	for _, w := range ranks {
+		delete(c.streams, w)
+	}
+	c.mu.Unlock()
 	p := c.part(key)
 	if p == nil {
 		return

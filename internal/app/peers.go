@@ -75,14 +75,15 @@ func (w *warmth) take(key fleet.PartitionKey, rank fleet.Worker, blockSize int) 
 	return r, w.log
 }
 
-// restore has a rank take its part over.
-func (w *warmth) restore(p *partitionCache, key fleet.PartitionKey, rank fleet.Worker) {
+// restore has a rank take its part over. It reports false where there is none.
+func (w *warmth) restore(p *partitionCache, key fleet.PartitionKey, rank fleet.Worker) bool {
 	r, log := w.take(key, rank, p.blockSize)
 	if r == nil {
-		return
+		return false
 	}
 	lost := p.Restore(rank, r.Rest, slices.Values(r.Changes))
 	log.Info("index taken over from a peer", "partition", key.String(), "worker", rank.String(), "lost_blocks", lost)
+	return true
 }
 
 // askPeers has the start ask the peers for their index.

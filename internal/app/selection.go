@@ -20,7 +20,7 @@ import (
 // selectionModule is the core, the indexes that it asks and the streams that
 // feed them.
 func selectionModule() fx.Option {
-	return fx.Module("selection", fx.Provide(newIngress, newCaches, newSelectionMetrics, newSharedCaches, newCore), fx.Invoke(followCore, followSharedCache, askPeers, forgetDeserted))
+	return fx.Module("selection", fx.Provide(newIngress, newCaches, newSelectionMetrics, newSharedCaches, newCore), fx.Invoke(followCore, followSharedCache, askPeers, keepIndex, forgetDeserted))
 }
 
 func newIngress(lc fx.Lifecycle, cfg config.Config, log *slog.Logger, reg prometheus.Registerer, failed failures) (*zmq.DirectIngress, error) {

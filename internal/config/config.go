@@ -30,7 +30,7 @@ import (
 // each key whether a reload puts it in force (live) or refuses its change
 // (restart); what lies below a list or a mapping goes with it.
 type Config struct {
-	DataDir     string                 `koanf:"data_dir" reload:"restart" doc:"Folder for modules, policies, workers and the admin token. One process at a time."`
+	DataDir     string                 `koanf:"data_dir" reload:"restart" doc:"Folder for modules, policies, workers, the index and the admin token. One process at a time."`
 	Frontend    Frontend               `koanf:"frontend"`
 	Admin       Admin                  `koanf:"admin"`
 	Selection   Selection              `koanf:"selection"`

@@ -131,7 +131,7 @@ func startEngines(log *slog.Logger) ([]*sim.Engine, error) {
 
 func demoConfig(dir string, o Options, engines []*sim.Engine) (config.Config, error) {
 	cfg := config.DefaultConfig()
-	cfg.DataDir = dir
+	cfg.DataDir, cfg.Index.Dump = dir, false // the folder goes with the demo
 	cfg.Frontend.Listen, cfg.Admin.Listen = o.Frontend, o.Admin
 	cfg.Frontend.Grace = config.Duration(2 * time.Second)
 	for i, e := range engines {
