@@ -103,7 +103,7 @@ func (l *listener) ask(from uint64) error {
 	}
 	l.dealer = s
 	l.owner.watch(s, l)
-	if err := prepareSocket(s, &l.ingress.cfg, int64(l.ingress.cfg.MaxMessage), l.src.Replay); err != nil {
+	if err := prepareSocket(s, &l.ingress.cfg, &l.ingress.keys, int64(l.ingress.cfg.MaxMessage), l.src.Replay); err != nil {
 		return err
 	}
 	if err := s.SetRcvhwm(l.ingress.cfg.RcvHWM); err != nil {

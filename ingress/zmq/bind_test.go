@@ -2,6 +2,7 @@ package zmq_test
 
 import (
 	"fmt"
+	"net"
 	"strings"
 	"testing"
 
@@ -15,20 +16,18 @@ import (
 )
 
 // freeEndpoint is one to bind, and where engines then connect.
-func freeEndpoint(t *testing.T, p *publisher) (ours, theirs string) {
+func freeEndpoint(t *testing.T) (ours, theirs string) {
 	t.Helper()
-	probe := p.socket(zmq4.SUB)
-	must(t, probe.Bind("tcp://127.0.0.1:*"))
-	endpoint, err := probe.GetLastEndpoint()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
-	theirs = strings.TrimRight(endpoint, "\x00")
-	must(t, probe.Close())
-	return "tcp://*" + theirs[strings.LastIndexByte(theirs, ':'):], theirs
+	defer func() { _ = ln.Close() }()
+	port := ln.Addr().(*net.TCPAddr).Port
+	return fmt.Sprintf("tcp://*:%d", port), fmt.Sprintf("tcp://127.0.0.1:%d", port)
 }
 
 func TestWeBindWhenTheEngineConnects(t *testing.T) {
 	p, s, in := newPublisher(t, false), newSink(), start(t, quick())
-	ours, theirs := freeEndpoint(t, p)
+	ours, theirs := freeEndpoint(t)
 	must(t, in.Register(zmq.Source{Worker: w1, Endpoint: ours, Sink: s}))
 	must(t, p.pub.Connect(theirs))
 	p.joined()
@@ -40,7 +39,7 @@ func TestWeBindWhenTheEngineConnects(t *testing.T) {
 
 func TestAnEndpointThatIsTakenIsShown(t *testing.T) {
 	p, s, in := newPublisher(t, false), newSink(), start(t, quick())
-	ours, theirs := freeEndpoint(t, p)
+	ours, theirs := freeEndpoint(t)
 	holder := newPublisher(t, false)
 	must(t, holder.pub.Close())
 	holder.bind(theirs)
@@ -61,7 +60,7 @@ func TestAnEngineThatConnectsAndSendsAtOnceLosesNothing(t *testing.T) {
 	for round := range 5 {
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
 			p, s, in := newPublisher(t, true), newSink(), start(t, quick())
-			ours, theirs := freeEndpoint(t, p)
+			ours, theirs := freeEndpoint(t)
 			must(t, in.Register(zmq.Source{Worker: w1, Endpoint: ours, Replay: p.replay, Sink: s}))
 			until(t, "it is bound", func() bool { return status(t, in).Fault == "" })
 			monitor := monitored(t, p, p.pub)
@@ -110,8 +109,8 @@ func engineOf(t *testing.T, theirs string) *publisher {
 }
 
 func TestWorkersThatShareAnEndpointGetWhatTheirTopicNames(t *testing.T) {
-	p, s, in := newPublisher(t, false), newSink(), start(t, quick())
-	ours, theirs := freeEndpoint(t, p)
+	s, in := newSink(), start(t, quick())
+	ours, theirs := freeEndpoint(t)
 	w2 := fleet.Worker{ID: 2}
 	must(t, in.Register(zmq.Source{Worker: w1, Name: "pod-1", Endpoint: ours, Sink: s}))
 	must(t, in.Register(zmq.Source{Worker: w2, Name: "b", IsPod: func(pod string) bool { return pod == "10.0.0.2:8000" }, Endpoint: ours, Sink: s}))
@@ -149,7 +148,7 @@ func TestWorkersThatShareAnEndpointGetWhatTheirTopicNames(t *testing.T) {
 
 func TestOfSharersThatComeBackTheirEngineIsChecked(t *testing.T) {
 	p, s, in := newPublisher(t, true), newSink(), start(t, quick())
-	ours, theirs := freeEndpoint(t, p)
+	ours, theirs := freeEndpoint(t)
 	w2 := fleet.Worker{ID: 2}
 	must(t, in.Register(zmq.Source{Worker: w1, Name: "pod-1", Endpoint: ours, Replay: p.replay, Sink: s}))
 	must(t, in.Register(zmq.Source{Worker: w2, Name: "pod-2", Endpoint: ours, Sink: s}))
@@ -186,8 +185,8 @@ func TestOfSharersThatComeBackTheirEngineIsChecked(t *testing.T) {
 }
 
 func TestOnlyOneRankOfAWorkerBindsAnEndpoint(t *testing.T) {
-	p, s, in := newPublisher(t, false), newSink(), start(t, quick())
-	ours, theirs := freeEndpoint(t, p)
+	s, in := newSink(), start(t, quick())
+	ours, theirs := freeEndpoint(t)
 	must(t, in.Register(zmq.Source{Worker: w1, Name: "pod-1", Endpoint: ours, Sink: s}))
 	rank1 := fleet.Worker{ID: 1, Rank: 1}
 	err := in.Register(zmq.Source{Worker: rank1, Name: "pod-1", Endpoint: ours, Sink: s})
@@ -202,7 +201,7 @@ func TestOnlyOneRankOfAWorkerBindsAnEndpoint(t *testing.T) {
 // What connects and is no engine does not end the stream of the one that is.
 func TestAStrangerAtABoundSocketChangesNothing(t *testing.T) {
 	p, s, in := newPublisher(t, false), newSink(), start(t, quick())
-	ours, theirs := freeEndpoint(t, p)
+	ours, theirs := freeEndpoint(t)
 	must(t, in.Register(zmq.Source{Worker: w1, Name: "pod-1", Endpoint: ours, Sink: s}))
 	must(t, p.pub.Connect(theirs))
 	p.joined()

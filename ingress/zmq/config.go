@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"time"
 
+	zmq4 "github.com/pebbe/zmq4"
+
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/ingress/stream"
 	"github.com/routerd/routerd/ingress/wire"
@@ -37,6 +39,8 @@ type Config struct {
 	// BufferMessages and BufferBytes bound what a stream keeps while a replay runs, from 16 messages and 64 KiB on.
 	BufferMessages int
 	BufferBytes    int
+	// Curve has the keys of encrypted connections.
+	Curve Curve
 }
 
 // DefaultConfig returns the configuration that is used when nothing is set.
@@ -58,7 +62,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate returns a *fleet.FieldError that names the first field out of its range.
+// Validate returns an error that names the first field out of its range, a *fleet.FieldError but for a secret.
 func (c Config) Validate() error {
 	for _, f := range []struct {
 		name          string
@@ -91,7 +95,7 @@ func (c Config) Validate() error {
 			return &fleet.FieldError{Field: f.name, Value: f.value.String(), Allowed: fmt.Sprintf("%v to %v", f.lo, f.hi)}
 		}
 	}
-	return nil
+	return c.Curve.validate(zmq4.HasCurve())
 }
 
 func (c Config) stream() stream.Config {

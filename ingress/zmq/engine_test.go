@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,8 +34,12 @@ type publisher struct {
 	endpoint string
 	replay   string
 
-	stop chan struct{}
-	done sync.WaitGroup
+	opened []*zmq4.Socket
+	stop   chan struct{}
+	done   sync.WaitGroup
+	// secure, when set, prepares sockets that engines listen with.
+	secure  func(s *zmq4.Socket)
+	refused atomic.Int64 // clients
 
 	mu     sync.Mutex // guards all below
 	buffer [][2][]byte
@@ -54,22 +59,31 @@ func newPublisher(t testing.TB, withReplay bool) *publisher {
 	}
 	p.bind("tcp://127.0.0.1:*")
 	if withReplay {
-		router := p.socket(zmq4.ROUTER)
-		must(t, router.Bind("tcp://127.0.0.1:*"))
-		p.replay, err = router.GetLastEndpoint()
-		must(t, err)
-		p.replay = string(bytes.TrimRight([]byte(p.replay), "\x00"))
-		p.done.Go(func() { p.serve(router) })
+		p.serveReplays()
 	}
 	t.Cleanup(func() {
 		close(p.stop)
 		p.done.Wait()
-		if p.pub != nil {
-			must(t, p.pub.Close())
+		for _, s := range p.opened {
+			_ = s.Close() // of those that the test has closed it is none
 		}
 		must(t, p.zctx.Term())
 	})
 	return p
+}
+
+// serveReplays has it answer replay requests.
+func (p *publisher) serveReplays() {
+	p.t.Helper()
+	router := p.socket(zmq4.ROUTER)
+	if p.secure != nil {
+		p.secure(router)
+	}
+	must(p.t, router.Bind("tcp://127.0.0.1:*"))
+	endpoint, err := router.GetLastEndpoint()
+	must(p.t, err)
+	p.replay = string(bytes.TrimRight([]byte(endpoint), "\x00"))
+	p.done.Go(func() { p.serve(router) })
 }
 
 func must(t testing.TB, err error) {
@@ -86,7 +100,7 @@ func (p *publisher) socket(kind zmq4.Type) *zmq4.Socket {
 	must(p.t, s.SetLinger(0))
 	must(p.t, s.SetRcvtimeo(20*time.Millisecond))
 	must(p.t, s.SetSndhwm(0))
-	p.t.Cleanup(func() { _ = s.Close() }) // of a test that failed before it closed it
+	p.opened = append(p.opened, s)
 	return s
 }
 
@@ -94,6 +108,9 @@ func (p *publisher) bind(endpoint string) {
 	p.t.Helper()
 	p.pub = p.socket(zmq4.XPUB)
 	must(p.t, p.pub.SetXpubVerboser(1))
+	if p.secure != nil {
+		p.secure(p.pub)
+	}
 	deadline := time.Now().Add(patience)
 	for {
 		err := p.pub.Bind(endpoint)

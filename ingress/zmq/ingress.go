@@ -45,6 +45,7 @@ const maxSockets = 65_000
 // DirectIngress listens to the publishers of engines directly. Make one with New; it is safe for concurrent use.
 type DirectIngress struct {
 	cfg     Config
+	keys    keyPair
 	log     *slog.Logger
 	metrics *metrics
 
@@ -61,11 +62,15 @@ func New(cfg Config, log *slog.Logger, reg prometheus.Registerer) (*DirectIngres
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("make ZeroMQ ingress: %w", err)
 	}
+	keys, err := cfg.Curve.pair()
+	if err != nil {
+		return nil, fmt.Errorf("make ZeroMQ ingress: %w", err)
+	}
 	m, err := newMetrics(reg)
 	if err != nil {
 		return nil, fmt.Errorf("make ZeroMQ ingress: %w", err)
 	}
-	d := &DirectIngress{cfg: cfg, log: log, metrics: m, listeners: map[fleet.Worker]*listener{}, bound: map[string][]*listener{}}
+	d := &DirectIngress{cfg: cfg, keys: keys, log: log, metrics: m, listeners: map[fleet.Worker]*listener{}, bound: map[string][]*listener{}}
 	for range cfg.Owners {
 		d.owners = append(d.owners, &owner{listeners: map[*listener]struct{}{}, subs: map[*subscription]struct{}{}, bound: map[string]*subscription{}})
 	}

@@ -82,8 +82,10 @@ func (s *subscription) follow(event zmq4.Event, value int, now time.Time) {
 			s.disconnected()
 		}
 	default:
-		k.failing = true
-		s.accuse(handshakeFault(event, value))
+		if !k.failing { // a second one of the same connection says less
+			k.failing = true
+			s.accuse(handshakeFault(event, value, k.cfg.Curve.on()))
+		}
 		if s.bind {
 			k.calm(now)
 		}
@@ -96,17 +98,25 @@ func (s *subscription) connected(now time.Time) {
 		s.listeners[0].stream.Connected(now)
 		return
 	}
-	for _, l := range s.listeners {
-		l.unsure = l.unsure || s.link.ended
+	if s.link.ended {
+		s.doubt()
 	}
 }
 
+// disconnected tells the listeners when no connection is left. A new one may stand before the old one ends.
 func (s *subscription) disconnected() {
 	if s.link.up > 0 {
+		s.doubt()
 		return
 	}
 	for _, l := range s.listeners {
 		l.stream.Disconnected()
+	}
+}
+
+func (s *subscription) doubt() {
+	for _, l := range s.listeners {
+		l.unsure = true
 	}
 }
 
@@ -128,7 +138,7 @@ const (
 	failedMechanism = 0x11000002
 )
 
-func handshakeFault(event zmq4.Event, value int) string {
+func handshakeFault(event zmq4.Event, value int, curve bool) string {
 	switch {
 	case event == zmq4.EVENT_HANDSHAKE_FAILED_PROTOCOL && value == failedCrypto:
 		return "the handshake failed: the CURVE keys do not fit"
@@ -138,6 +148,8 @@ func handshakeFault(event zmq4.Event, value int) string {
 		return fmt.Sprintf("the handshake failed: the peer does not follow ZMTP (%#x)", value)
 	case event == zmq4.EVENT_HANDSHAKE_FAILED_AUTH:
 		return fmt.Sprintf("the handshake failed: the peer refuses us (%d)", value)
+	case curve:
+		return "the engine ended the connection during the handshake; perhaps its key is another than ingress.curve.server_key"
 	default:
 		return fmt.Sprintf("the connection ended during the handshake: %v", syscall.Errno(value))
 	}

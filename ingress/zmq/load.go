@@ -28,6 +28,8 @@ type Load struct {
 // Run is the one goroutine that holds sockets: while there are any it looks at all of
 // them at once, 20 times a second, and hands the newest message of each on.
 type LoadListener struct {
+	cfg     Config
+	keys    keyPair
 	log     *slog.Logger
 	sink    func(fleet.Worker, Load)
 	metrics *loadMetrics
@@ -55,15 +57,23 @@ type loadSource struct {
 	patience time.Duration // how long it may be silent
 }
 
-// NewLoadListener returns a listener without registrations. It starts nothing. sink
-// is called from Run's goroutine and must not call back.
-func NewLoadListener(sink func(fleet.Worker, Load), log *slog.Logger, reg prometheus.Registerer) (*LoadListener, error) {
+// NewLoadListener returns a listener without registrations. It starts nothing. Of cfg
+// it uses what concerns connections: reconnecting, heartbeats and keys. sink is called
+// from Run's goroutine and must not call back.
+func NewLoadListener(cfg Config, sink func(fleet.Worker, Load), log *slog.Logger, reg prometheus.Registerer) (*LoadListener, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("make load listener: %w", err)
+	}
+	keys, err := cfg.Curve.pair()
+	if err != nil {
+		return nil, fmt.Errorf("make load listener: %w", err)
+	}
 	m, err := newLoadMetrics(reg)
 	if err != nil {
 		return nil, fmt.Errorf("make load listener: %w", err)
 	}
 	return &LoadListener{
-		log: log, sink: sink, metrics: m, wake: make(chan struct{}, 1), silence: loadSilence,
+		cfg: cfg, keys: keys, log: log, sink: sink, metrics: m, wake: make(chan struct{}, 1), silence: loadSilence,
 		sources: map[fleet.Worker]*loadSource{},
 	}, nil
 }

@@ -11,7 +11,7 @@ import (
 )
 
 func TestWithoutLoadSocketsNothingIsLookedAt(t *testing.T) {
-	l, err := NewLoadListener(func(fleet.Worker, Load) {}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	l, err := NewLoadListener(DefaultConfig(), func(fleet.Worker, Load) {}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}

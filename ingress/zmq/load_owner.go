@@ -130,8 +130,7 @@ func (o *loadOwner) connect(endpoint string) (*zmq4.Socket, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make socket: %w", err)
 	}
-	cfg := DefaultConfig()
-	for _, err := range []error{prepareSocket(sub, &cfg, maxLoadBytes, endpoint), sub.SetRcvhwm(loadHWM), sub.SetSubscribe(loadTopic)} {
+	for _, err := range []error{prepareSocket(sub, &o.cfg, &o.keys, maxLoadBytes, endpoint), sub.SetRcvhwm(loadHWM), sub.SetSubscribe(loadTopic)} {
 		if err != nil {
 			closeSocket(sub)
 			return nil, fmt.Errorf("set up socket: %w", err)

@@ -87,7 +87,7 @@ func (h *heard) count() int {
 func loads(t *testing.T, h *heard, change ...func(*zmq.LoadListener)) (*zmq.LoadListener, *prometheus.Registry) {
 	t.Helper()
 	reg := prometheus.NewRegistry()
-	l, err := zmq.NewLoadListener(h.take, slog.New(slog.DiscardHandler), reg)
+	l, err := zmq.NewLoadListener(zmq.DefaultConfig(), h.take, slog.New(slog.DiscardHandler), reg)
 	must(t, err)
 	for _, f := range change {
 		f(l)
@@ -238,7 +238,7 @@ func TestManyLoadSocketsCostNoThreads(t *testing.T) {
 
 func TestLoadRegistrationsAreChecked(t *testing.T) {
 	h := &heard{}
-	l, err := zmq.NewLoadListener(h.take, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	l, err := zmq.NewLoadListener(zmq.DefaultConfig(), h.take, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	must(t, err)
 	var field *fleet.FieldError
 	if err := l.Listen(w1, "w1", "tcp://*:5561"); !errors.As(err, &field) || field.Field != "load_reports" {

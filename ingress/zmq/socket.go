@@ -8,9 +8,9 @@ import (
 )
 
 // prepareSocket sets what all sockets that listen to engines have in common: how they
-// keep a connection to the endpoints, and the largest message in bytes; ZeroMQ cuts
-// off who sends a larger one.
-func prepareSocket(s *zmq4.Socket, cfg *Config, largest int64, endpoints ...string) error {
+// keep a connection to the endpoint, the keys, and the largest message in bytes; ZeroMQ
+// cuts off who sends a larger one.
+func prepareSocket(s *zmq4.Socket, cfg *Config, keys *keyPair, largest int64, endpoint string) error {
 	for _, err := range []error{
 		s.SetLinger(0),
 		s.SetReconnectIvl(cfg.ReconnectIvl),
@@ -18,7 +18,8 @@ func prepareSocket(s *zmq4.Socket, cfg *Config, largest int64, endpoints ...stri
 		s.SetMaxmsgsize(largest),
 		s.SetHeartbeatIvl(cfg.Heartbeat),
 		s.SetHeartbeatTimeout(3 * cfg.Heartbeat),
-		s.SetIpv6(strings.Contains(strings.Join(endpoints, " "), "[")),
+		s.SetIpv6(strings.Contains(endpoint, "[")),
+		keys.use(s),
 	} {
 		if err != nil {
 			return err

@@ -79,7 +79,7 @@ func (s *subscription) open() error {
 	o.monitors++
 	address := fmt.Sprintf("inproc://monitor-%p-%d", o, o.monitors)
 	steps := []func() error{
-		func() error { return prepareSocket(sub, cfg, int64(cfg.MaxMessage), s.endpoint) },
+		func() error { return prepareSocket(sub, cfg, &s.ingress.keys, int64(cfg.MaxMessage), s.endpoint) },
 		func() error { return sub.SetRcvhwm(cfg.RcvHWM) },
 		func() error { return sub.SetSubscribe("") },
 		func() error { return sub.Monitor(address, linkEvents) },

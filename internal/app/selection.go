@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,11 +23,29 @@ import (
 // selectionModule is the core, the indexes that it asks and the streams that
 // feed them.
 func selectionModule() fx.Option {
-	return fx.Module("selection", fx.Provide(newIngress, newCaches, newSelectionMetrics, newSharedCaches, newCore), fx.Invoke(followCore, followSharedCache, askPeers, keepIndex, forgetDeserted))
+	return fx.Module("selection", fx.Provide(newSocketConfig, newIngress, newCaches, newSelectionMetrics, newSharedCaches, newCore), fx.Invoke(followCore, followSharedCache, askPeers, keepIndex, forgetDeserted))
 }
 
-func newIngress(lc fx.Lifecycle, cfg config.Config, log *slog.Logger, reg prometheus.Registerer, failed failures) (*zmq.DirectIngress, error) {
-	in, err := zmq.New(cfg.Ingress.Sockets(), log.With("component", "ingress"), reg)
+// newSocketConfig is how the sockets to engines are, with the secret key that the configuration names.
+func newSocketConfig(cfg config.Config) (zmq.Config, error) {
+	out := cfg.Ingress.Sockets()
+	file := cfg.Ingress.Curve.SecretKeyFile
+	if file == "" {
+		return out, nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return out, fmt.Errorf("ingress.curve.secret_key_file: %w", err)
+	}
+	out.Curve.SecretKey = strings.TrimSpace(string(text))
+	if err := zmq.CheckKey("the key in "+strconv.Quote(file), out.Curve.SecretKey); err != nil {
+		return out, fmt.Errorf("ingress.curve.secret_key_file: %w", err)
+	}
+	return out, nil
+}
+
+func newIngress(lc fx.Lifecycle, cfg zmq.Config, log *slog.Logger, reg prometheus.Registerer, failed failures) (*zmq.DirectIngress, error) {
+	in, err := zmq.New(cfg, log.With("component", "ingress"), reg)
 	if err != nil {
 		return nil, err
 	}

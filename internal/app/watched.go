@@ -33,12 +33,12 @@ func newMonitor(lc fx.Lifecycle, cfg config.Config, r *roster, log *slog.Logger,
 }
 
 // newScraper asks engines for their load, and listens to those that tell it unasked.
-func newScraper(lc fx.Lifecycle, cfg config.Config, r *roster, log *slog.Logger, reg prometheus.Registerer, failed failures) (*scrape.Scraper, error) {
+func newScraper(lc fx.Lifecycle, cfg config.Config, conns zmq.Config, r *roster, log *slog.Logger, reg prometheus.Registerer, failed failures) (*scrape.Scraper, error) {
 	s := scrape.New(cfg.Workers.Scrape, r, log.With("component", "scrape"))
 	if err := s.Register(reg); err != nil {
 		return nil, fmt.Errorf("register metrics of engines' load: %w", err)
 	}
-	sockets, err := zmq.NewLoadListener(func(w fleet.Worker, l zmq.Load) {
+	sockets, err := zmq.NewLoadListener(conns, func(w fleet.Worker, l zmq.Load) {
 		s.Pushed(w, scrape.Push{At: l.At, Running: l.Running, Queued: l.Waiting, Tokens: l.Tokens, MaxTokens: l.MaxTokens})
 	}, log.With("component", "ingress"), reg)
 	if err != nil {

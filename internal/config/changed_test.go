@@ -37,7 +37,7 @@ func TestEveryKeyIsLiveOrNeedsARestart(t *testing.T) {
 		"index.peers", "index.peer_token_file", "index.peer_timeout", "index.dump", "index.dump_interval",
 		"ingress.owners", "ingress.rcv_hwm", "ingress.max_message", "ingress.reconnect_ivl", "ingress.reconnect_ivl_max", "ingress.heartbeat",
 		"ingress.unconnected_after", "ingress.replay_timeout", "ingress.replay_retry_min", "ingress.replay_retry_max", "ingress.replay_tries",
-		"ingress.buffer_messages", "ingress.buffer_bytes", "affinity.ttl", "affinity.entries",
+		"ingress.buffer_messages", "ingress.buffer_bytes", "ingress.curve.server_key", "ingress.curve.secret_key_file", "affinity.ttl", "affinity.entries",
 	}, restart); diff != "" {
 		t.Errorf("keys that need a restart (-want +got)\n%s", diff)
 	}

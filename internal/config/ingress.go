@@ -17,6 +17,14 @@ type Ingress struct {
 	ReplayTries      int      `koanf:"replay_tries" reload:"restart" min:"1" max:"1000" doc:"Replays in a row that may bring nothing new before what is missing is given up."`
 	BufferMessages   int      `koanf:"buffer_messages" reload:"restart" min:"16" max:"16777216" doc:"Messages of a rank that are kept while its replay runs; with more, the replay counts as incomplete."`
 	BufferBytes      Bytes    `koanf:"buffer_bytes" reload:"restart" min:"64KiB" max:"4GiB" doc:"The same in bytes of their payloads."`
+	Curve            Curve    `koanf:"curve"`
+}
+
+// Curve has the keys for engines whose sockets are CURVE servers: those for KV events, replays and load, also where the
+// router binds.
+type Curve struct {
+	ServerKey     string `koanf:"server_key" reload:"restart" doc:"Public key of the engines, 40 characters of Z85, the same for all; empty is plain ZeroMQ. With it nothing is taken from an engine that has not its secret key."`
+	SecretKeyFile string `koanf:"secret_key_file" reload:"restart" doc:"File that holds the router's secret key, 40 characters of Z85, for engines that know their clients; empty makes a key at each start."`
 }
 
 func defaultIngress() Ingress {
@@ -29,12 +37,22 @@ func defaultIngress() Ingress {
 	}
 }
 
-// Sockets is the configuration in the words of the sockets' owners.
+// Sockets is the configuration in the words of the sockets' owners, without the secret key.
 func (i Ingress) Sockets() zmq.Config {
 	return zmq.Config{
 		Owners: i.Owners, RcvHWM: i.RcvHWM, MaxMessage: int(i.MaxMessage), Heartbeat: i.Heartbeat.Std(),
 		ReconnectIvl: i.ReconnectIvl.Std(), ReconnectIvlMax: i.ReconnectIvlMax.Std(), UnconnectedAfter: i.UnconnectedAfter.Std(),
 		ReplayTimeout: i.ReplayTimeout.Std(), ReplayRetryMin: i.ReplayRetryMin.Std(), ReplayRetryMax: i.ReplayRetryMax.Std(),
 		ReplayTries: i.ReplayTries, BufferMessages: i.BufferMessages, BufferBytes: int(i.BufferBytes),
+		Curve: zmq.Curve{ServerKey: i.Curve.ServerKey},
+	}
+}
+
+// ingress checks what the sockets are given, but for the file of the secret key.
+func (l *loader) ingress(cfg *Config) {
+	l.refusedField([]string{"ingress"}, cfg.Ingress.Sockets().Validate())
+	if c := cfg.Ingress.Curve; c.ServerKey == "" && c.SecretKeyFile != "" {
+		path := []string{"ingress", "curve", "secret_key_file"}
+		l.problems = append(l.problems, badValue(l.origin(path), dotted(path), c.SecretKeyFile, "a file beside ingress.curve.server_key"))
 	}
 }

@@ -12,6 +12,16 @@ import (
 	"github.com/routerd/routerd/internal/config"
 )
 
+// serverKey is the one of libzmq's manual.
+const serverKey = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7"
+
+func TestTheKeysOfTheIngressAreChecked(t *testing.T) {
+	for _, bad := range []string{"x", serverKey[1:], serverKey + "0", strings.Repeat("#", 40), strings.Repeat(" ", 40), strings.Repeat("~", 40)} {
+		refused(t, "ingress: {curve: {server_key: '"+bad+"'}}\n", nil, fmt.Sprintf("ingress.curve.server_key: %q is not allowed; allowed: a CURVE key: 40 characters of Z85", bad))
+	}
+	refused(t, "ingress: {curve: {secret_key_file: /x}}\n", nil, `ingress.curve.secret_key_file: "/x" is not allowed; allowed: a file beside ingress.curve.server_key`)
+}
+
 func TestTheIngressIsThatOfThePackageUntilSet(t *testing.T) {
 	if d := cmp.Diff(zmq.DefaultConfig(), config.DefaultConfig().Ingress.Sockets()); d != "" {
 		t.Error(d)
@@ -25,6 +35,7 @@ func TestEveryKeyOfTheIngressReachesTheSockets(t *testing.T) {
 		"reconnect_ivl": {"7ms", "ReconnectIvl"}, "reconnect_ivl_max": {"17s", "ReconnectIvlMax"}, "heartbeat": {"7s", "Heartbeat"},
 		"unconnected_after": {"7s", "UnconnectedAfter"}, "replay_timeout": {"7s", "ReplayTimeout"}, "replay_retry_min": {"7ms", "ReplayRetryMin"},
 		"replay_retry_max": {"17s", "ReplayRetryMax"}, "replay_tries": {"7", "ReplayTries"}, "buffer_messages": {"17", "BufferMessages"}, "buffer_bytes": {"1MiB", "BufferBytes"},
+		"curve": {"{server_key: '" + serverKey + "'}", "Curve"},
 	} {
 		now := reflect.ValueOf(mustLoad(t, "ingress: {"+key+": "+c.value+"}\n", nil).Config.Ingress.Sockets())
 		for i := range was.NumField() {

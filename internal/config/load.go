@@ -309,7 +309,7 @@ func (l *loader) fleet(cfg *Config) {
 	}
 	l.refusedField([]string{"workers", "health_check"}, cfg.Workers.HealthCheck.Validate())
 	l.refusedField([]string{"workers", "scrape"}, cfg.Workers.Scrape.Validate())
-	l.refusedField([]string{"ingress"}, cfg.Ingress.Sockets().Validate())
+	l.ingress(cfg)
 	l.refusedField([]string{"frontend", "breaker"}, cfg.Frontend.Breaker.Validate())
 }
 

@@ -6,12 +6,13 @@ import (
 	"os"
 	"strings"
 
+	"github.com/routerd/routerd/ingress/zmq"
 	"github.com/routerd/routerd/internal/httpapi"
 )
 
-// CheckTokens reads the token files that the configuration names, in the order of
+// CheckTokens reads the files of tokens and keys that the configuration names, in the order of
 // its keys, and tells what a start would refuse. It makes none: that of the admin API
-// may be missing, a start makes it. No problem holds a token.
+// may be missing, a start makes it. No problem holds a secret.
 func (l *Loaded) CheckTokens() []Problem {
 	c := &l.Config
 	var out []Problem
@@ -20,12 +21,14 @@ func (l *Loaded) CheckTokens() []Problem {
 	}
 	for _, t := range []struct {
 		key, file string
-		made      bool // by a start, where it is missing
-		foreign   bool // it is another service's, which decides on its form
+		made      bool                          // by a start, where it is missing
+		check     func(what, text string) error // nil where it is another service's, which decides on its form
+		what      string
 	}{
-		{key: "admin.token_file", file: c.Admin.TokenFile, made: true},
-		{key: "selection.token_file", file: c.Selection.TokenFile},
-		{key: "index.peer_token_file", file: c.Index.PeerTokenFile, foreign: true},
+		{key: "admin.token_file", file: c.Admin.TokenFile, made: true, check: httpapi.CheckToken, what: "the token"},
+		{key: "selection.token_file", file: c.Selection.TokenFile, check: httpapi.CheckToken, what: "the token"},
+		{key: "index.peer_token_file", file: c.Index.PeerTokenFile},
+		{key: "ingress.curve.secret_key_file", file: c.Ingress.Curve.SecretKeyFile, check: zmq.CheckKey, what: "the key"},
 	} {
 		if t.file == "" {
 			continue
@@ -38,10 +41,10 @@ func (l *Loaded) CheckTokens() []Problem {
 			refuse(t.key, t.file, err.Error())
 			continue
 		}
-		if t.foreign {
+		if t.check == nil {
 			continue
 		}
-		if err := httpapi.CheckToken("the token", strings.TrimSpace(string(text))); err != nil {
+		if err := t.check(t.what, strings.TrimSpace(string(text))); err != nil {
 			refuse(t.key, t.file, err.Error())
 		}
 	}

@@ -17,6 +17,8 @@ func TestTokenFilesAreCheckedWithoutMakingOne(t *testing.T) {
 		return path
 	}
 	good, short, empty, away := file("good", "0123456789abcdef\n"), file("short", "secret-words\n"), file("empty", "\n"), filepath.Join(dir, "away")
+	const z85 = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7" // of libzmq's manual
+	key := file("key", "D:)Q[IlAW!ahhC2ac:9*A}h:p?([4%wOTJ%JR%cs\n")
 	for name, c := range map[string]struct{ text, want string }{
 		"none":                            {"", ""},
 		"right ones":                      {"admin: {token_file: '" + good + "'}\nselection: {token_file: '" + good + "'}\nindex: {peer_token_file: '" + good + "'}", ""},
@@ -26,6 +28,9 @@ func TestTokenFilesAreCheckedWithoutMakingOne(t *testing.T) {
 		"a peer's, which is away":         {"index: {peer_token_file: '" + away + "'}", "index.peer_token_file: open " + away + ": no such file or directory"},
 		"the service's, which is short":   {"selection: {token_file: '" + short + "'}", "selection.token_file: the token is not usable; allowed: at least 16 visible ASCII characters"},
 		"the service's, with no token":    {"selection: {token_file: '" + empty + "'}", "selection.token_file: the token is not usable; allowed: at least 16 visible ASCII characters"},
+		"a secret key":                    {"ingress: {curve: {server_key: '" + z85 + "', secret_key_file: '" + key + "'}}", ""},
+		"a secret key that is none":       {"ingress: {curve: {server_key: '" + z85 + "', secret_key_file: '" + short + "'}}", "ingress.curve.secret_key_file: the key is not usable; allowed: a CURVE key: 40 characters of Z85, which stand for 32 bytes"},
+		"a secret key, which is away":     {"ingress: {curve: {server_key: '" + z85 + "', secret_key_file: '" + away + "'}}", "ingress.curve.secret_key_file: open " + away + ": no such file or directory"},
 		"admin's, which is there and bad": {"admin: {token_file: '" + short + "'}", "admin.token_file: the token is not usable; allowed: at least 16 visible ASCII characters"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -33,7 +38,7 @@ func TestTokenFilesAreCheckedWithoutMakingOne(t *testing.T) {
 			if c.want == "" && len(got) > 0 || c.want != "" && (len(got) != 1 || !strings.HasSuffix(got[0].Error(), c.want)) {
 				t.Errorf("got %v, want %q", got, c.want)
 			}
-			if len(got) == 1 && (strings.Contains(got[0].Error(), "secret") || got[0].Source == "") {
+			if len(got) == 1 && (strings.Contains(got[0].Error(), "secret-words") || got[0].Source == "") {
 				t.Errorf("got %v", got)
 			}
 		})
