@@ -25,6 +25,8 @@ const (
 	canaryRun      = 4 * time.Second
 	rolloutCrashes = 10
 	shadowRounds   = 11
+	// traceRequests is how many requests of each trace are sent.
+	traceRequests = 200
 	// patience is by how much a stated time may be exceeded on a crowded machine.
 	patience = 10
 )

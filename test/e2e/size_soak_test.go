@@ -23,5 +23,6 @@ const (
 	canaryRun      = 30 * time.Second
 	shadowRounds   = 101
 	rolloutCrashes = 200
+	traceRequests  = 1 << 30 // all
 	patience       = 1
 )
