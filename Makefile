@@ -10,6 +10,7 @@ VERSION    = $(shell git describe --tags --always --dirty 2>/dev/null || echo de
 PKG       ?= ./...
 RUN       ?= .
 FUZZTIME  ?= 20s
+FUZZ      ?= .
 BENCH     ?= .
 BENCHTIME ?= 1s
 COUNT     ?= 1
@@ -53,8 +54,8 @@ invariants: deps ## Run the index's tests with its invariants checked at each st
 	go test -timeout 10m -tags indexcheck,shortruns ./indexer/exact ./indexer/runtrie
 
 .PHONY: fuzz
-fuzz: deps ## Run each fuzz test for FUZZTIME (20s)
-	scripts/fuzz.sh $(FUZZTIME)
+fuzz: deps ## Run each fuzz test (FUZZ=PATTERN) for FUZZTIME (20s)
+	scripts/fuzz.sh $(FUZZTIME) '$(FUZZ)'
 
 .PHONY: e2e
 e2e: plugins ## Run the tests tagged e2e: small sizes, official Python clients
