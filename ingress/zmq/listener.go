@@ -129,7 +129,7 @@ func (l *listener) publish() {
 		m.streams[before.State].Dec()
 		m.streams[st.State].Inc()
 	}
-	if first || before.State != st.State || before.Trusted != st.Trusted || before.Reason != st.Reason {
+	if first || before.State != st.State || before.Trusted != st.Trusted || before.Reason != st.Reason || before.Counts.Restarts != st.Counts.Restarts {
 		l.report(before, st)
 		snap.Dropped = l.drops.Map()
 		l.src.Sink.State(l.src.Worker, snap)
