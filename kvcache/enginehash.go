@@ -46,7 +46,10 @@ func (h EngineHash) String() string {
 
 // Compare orders hashes for listings: numbers by value before byte strings by content.
 func (h EngineHash) Compare(o EngineHash) int {
-	return cmp.Or(cmp.Compare(h.raw, o.raw), cmp.Compare(h.num, o.num))
+	if h.raw == "" && o.raw == "" {
+		return cmp.Compare(h.num, o.num)
+	}
+	return strings.Compare(h.raw, o.raw) // one that has bytes has no number
 }
 
 // ParseEngineHash reads what String writes.

@@ -40,13 +40,14 @@ type unroll struct {
 	paths  *paths
 	tiers  *[kvcache.Tiers][]holding
 	opaque *[kvcache.Tiers][]kvcache.EngineHash
-	names  [kvcache.Tiers]map[place]kvcache.EngineHash // one hash of each block
-	used   map[kvcache.EngineHash]uint8                // by hash, the tiers that have it; nil until it is needed
+	names  [kvcache.Tiers][]int32       // by place, which of the tier's holdings names it, plus 1; 0 for none
+	used   map[kvcache.EngineHash]uint8 // by hash, the tiers that have it; nil until it is needed
 
 	// of the tier that is being told
 	tier  kvcache.Tier
-	told  map[place]kvcache.EngineHash // what was stored so far
-	fill  []kvcache.EngineHash         // stored only to be removed again
+	told  []kvcache.EngineHash // by place, under which hash it was stored
+	done  []bool               // by place, whether it was
+	fill  []kvcache.EngineHash // stored only to be removed again
 	climb []place
 	run   []indexer.Block
 	yield func(indexer.Change) bool
@@ -71,24 +72,26 @@ func (u *unroll) all(yield func(indexer.Change) bool) {
 func (u *unroll) one(t kvcache.Tier) bool {
 	list := u.tiers[t]
 	slices.SortFunc(list, func(a, b holding) int { return a.hash.Compare(b.hash) })
-	names := make(map[place]kvcache.EngineHash, len(list))
-	inner := make(map[place]struct{}, len(list))
+	names := make([]int32, len(u.paths.blocks))
+	inner := make([]bool, len(u.paths.blocks))
 	var more []holding // further hashes of a block
-	for _, e := range list {
-		if _, twice := names[e.at]; twice {
+	for i, e := range list {
+		if names[e.at] != 0 {
 			more = append(more, e)
 			continue
 		}
-		names[e.at] = e.hash
-		inner[u.paths.above[e.at]] = struct{}{}
+		names[e.at] = int32(i + 1)
+		if above := u.paths.above[e.at]; above != root {
+			inner[above] = true
+		}
 	}
 	u.names[t], u.tier = names, t
-	u.told, u.fill = make(map[place]kvcache.EngineHash, len(list)), nil
+	u.told, u.done, u.fill = make([]kvcache.EngineHash, len(u.paths.blocks)), make([]bool, len(u.paths.blocks)), nil
 	// The ends first, for long changes; then those that a longer path went by, since
 	// it could begin at what a faster tier has of them.
 	for _, ends := range []bool{true, false} {
 		for _, e := range list {
-			if _, has := inner[e.at]; has != ends && !u.path(e.at) {
+			if inner[e.at] != ends && !u.path(e.at) {
 				return false
 			}
 		}
@@ -108,7 +111,7 @@ func (u *unroll) one(t kvcache.Tier) bool {
 
 // path tells a block with all that it needs before it.
 func (u *unroll) path(at place) bool {
-	if _, done := u.told[at]; done {
+	if u.done[at] {
 		return true
 	}
 	u.climb = append(u.climb[:0], at)
@@ -130,7 +133,7 @@ func (u *unroll) path(at place) bool {
 			return false
 		}
 		for i, n := range part {
-			u.told[n] = u.run[i].Hash
+			u.told[n], u.done[n] = u.run[i].Hash, true
 		}
 		above = part[len(part)-1]
 	}
@@ -150,11 +153,11 @@ func (u *unroll) store(above place, blocks []indexer.Block, salt uint64) bool {
 
 // name returns a hash by which the receiver, who has what was told so far, finds a block.
 func (u *unroll) name(at place) (kvcache.EngineHash, bool) {
-	if e, ok := u.told[at]; ok {
-		return e, true
+	if u.done[at] {
+		return u.told[at], true
 	}
 	for t := range u.tier {
-		e, ok := u.names[t][at]
+		e, ok := u.named(t, at)
 		// It is looked up on the block's own tier, then on all from the fastest on.
 		if ok && u.uses()[e]&(1<<t-1|1<<u.tier) == 0 {
 			return e, true
@@ -163,10 +166,18 @@ func (u *unroll) name(at place) (kvcache.EngineHash, bool) {
 	return kvcache.EngineHash{}, false
 }
 
+// named returns the hash of a block on a tier that was told, or is.
+func (u *unroll) named(t kvcache.Tier, at place) (kvcache.EngineHash, bool) {
+	if u.names[t] == nil || u.names[t][at] == 0 {
+		return kvcache.EngineHash{}, false
+	}
+	return u.tiers[t][u.names[t][at]-1].hash, true
+}
+
 // give returns the hash under which a block is stored: the engine's, or, where the engine has none, one that the worker
 // does not use.
 func (u *unroll) give(n place) kvcache.EngineHash {
-	if e, ok := u.names[u.tier][n]; ok {
+	if e, ok := u.named(u.tier, n); ok {
 		return e
 	}
 	used := u.uses()
