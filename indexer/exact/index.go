@@ -36,7 +36,7 @@ type Index struct {
 	trie      *runtrie.Trie
 	queries   sync.Pool // of *query
 
-	workers sync.Map      // fleet.Worker → *holder
+	workers *roster
 	version atomic.Uint64 // rises after each worker or slot that comes, and before each that goes
 	tables  atomic.Int64  // bytes of all holders
 }
@@ -45,7 +45,7 @@ type Index struct {
 func New(blockSize int) *Index { return newIndex(blockSize, runtrie.MaxNodes) }
 
 func newIndex(blockSize int, nodes uint32) *Index {
-	x := &Index{blockSize: blockSize, trie: runtrie.New(nodes)}
+	x := &Index{blockSize: blockSize, trie: runtrie.New(nodes), workers: newRoster()}
 	x.version.Store(1)
 	return x
 }
@@ -144,16 +144,14 @@ func (x *Index) lockHolder(w fleet.Worker, make bool) *holder {
 }
 
 func (x *Index) holder(w fleet.Worker, make bool) *holder {
-	h, ok := x.workers.Load(w)
-	if !ok {
-		if !make {
-			return nil
-		}
-		if h, ok = x.workers.LoadOrStore(w, newHolder()); !ok {
+	h := x.workers.Load(w)
+	if h == nil && make {
+		var was bool
+		if h, was = x.workers.LoadOrStore(w); !was {
 			x.version.Add(1)
 		}
 	}
-	return h.(*holder)
+	return h
 }
 
 // touch reads what the events will look up in the tables.

@@ -15,8 +15,8 @@ import (
 // Workers implements indexer.Indexer.
 func (x *Index) Workers() []fleet.Worker {
 	var list []fleet.Worker
-	x.workers.Range(func(w, _ any) bool {
-		list = append(list, w.(fleet.Worker))
+	x.workers.Range(func(w fleet.Worker, _ *holder) bool {
+		list = append(list, w)
 		return true
 	})
 	slices.SortFunc(list, func(a, b fleet.Worker) int { return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Rank, b.Rank)) })

@@ -1,0 +1,55 @@
+package exact
+
+import (
+	"maps"
+	"sync"
+	"sync/atomic"
+
+	"github.com/routerd/routerd/fleet"
+)
+
+// roster is who is known. It is looked at with each event and changes seldom: whoever changes it makes a new map.
+type roster struct {
+	mu  sync.Mutex // of those who change it
+	all atomic.Pointer[map[fleet.Worker]*holder]
+}
+
+func newRoster() *roster {
+	r := &roster{}
+	r.all.Store(&map[fleet.Worker]*holder{})
+	return r
+}
+
+// Load returns the holder of w, or nil.
+func (r *roster) Load(w fleet.Worker) *holder { return (*r.all.Load())[w] }
+
+// LoadOrStore returns the holder of w, made if there was none, and whether there was one.
+func (r *roster) LoadOrStore(w fleet.Worker) (h *holder, was bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if h = r.Load(w); h != nil {
+		return h, true
+	}
+	all := maps.Clone(*r.all.Load())
+	all[w] = newHolder()
+	r.all.Store(&all)
+	return all[w], false
+}
+
+// Delete takes w out.
+func (r *roster) Delete(w fleet.Worker) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := maps.Clone(*r.all.Load())
+	delete(all, w)
+	r.all.Store(&all)
+}
+
+// Range calls f with each holder until it has enough.
+func (r *roster) Range(f func(fleet.Worker, *holder) bool) {
+	for w, h := range *r.all.Load() {
+		if !f(w, h) {
+			return
+		}
+	}
+}
