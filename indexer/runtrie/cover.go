@@ -225,9 +225,9 @@ func (c *crowd) change(n *node, slot, from, to uint32) bool {
 // disperse gives a node its own cover back.
 func (t *Trie) disperse(n *node, id uint32, c *crowd, slot, lead uint32) {
 	t.crowds -= c.bytes()
+	i, all := 0, c.all()
 	n.version.Add(1)
-	i := 0
-	for _, w := range c.all() {
+	for _, w := range all {
 		if w>>8 == slot+1 {
 			continue
 		}
