@@ -56,6 +56,7 @@ type Rest struct {
 	Main      int32
 	Others    []int32 // groups that do not count, ascending
 	Full      bool    // a block of the right size was stored
+	Evicted   bool    // the index gave up blocks to stay below its cap
 	// Opaque are the hashes, ascending, that the engine holds on a tier and that cannot be indexed.
 	Opaque [kvcache.Tiers][]kvcache.EngineHash
 }
@@ -67,5 +68,5 @@ func (r *Rest) None() bool {
 			return false
 		}
 	}
-	return !r.MainKnown && len(r.Others) == 0 && !r.Full
+	return !r.MainKnown && len(r.Others) == 0 && !r.Full && !r.Evicted
 }

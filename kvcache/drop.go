@@ -30,6 +30,8 @@ const (
 	DropIndexFull                            // blocks for which the index has no room
 	DropTooLarge                             // connections that ended for a message that is too large, or broken
 	DropForeignTopic                         // messages whose topic names no worker that listens there
+	DropEvictedParent                        // blocks whose parent is not known, of a worker of which the index gave up blocks to stay below its cap
+	DropEvictedBlock                         // removed or announced blocks that are not known, of such a worker
 	dropReasons
 )
 
@@ -38,8 +40,7 @@ var dropNames = [dropReasons]string{
 	"corrupt_message", "duplicate_message", "undecodable", "unknown_event", "unknown_medium", "remote_locality",
 	"bad_rank", "unknown_parent", "opaque_parent", "multimodal", "block_size_mismatch", "partial_block", "not_dense",
 	"duplicate_in_list", "self_parent", "conflicting_salt", "other_group", "unknown_group", "unknown_attention",
-	"unknown_remove", "unknown_placeholder", "index_full",
-	"too_large", "foreign_topic",
+	"unknown_remove", "unknown_placeholder", "index_full", "too_large", "foreign_topic", "evicted_parent", "evicted_block",
 }
 
 // String returns the reason's name, fit for a label value.

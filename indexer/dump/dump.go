@@ -41,6 +41,7 @@ type rank struct {
 	Main   *int32              `json:"main_group,omitempty"`
 	Others []int32             `json:"other_groups,omitempty"`
 	Full   bool                `json:"right_size,omitempty"`
+	Gone   bool                `json:"evicted,omitempty"`
 	Opaque map[string][]hashID `json:"unmatchable,omitempty"` // by tier
 }
 
@@ -256,7 +257,7 @@ func appendHash(b []byte, h kvcache.EngineHash) []byte {
 
 // ranksOf has at least one element, and more where the hashes are too many for one.
 func ranksOf(worker fleet.Worker, rest *indexer.Rest) []rank {
-	r := rank{Worker: worker.ID, Rank: worker.Rank, Others: rest.Others, Full: rest.Full}
+	r := rank{Worker: worker.ID, Rank: worker.Rank, Others: rest.Others, Full: rest.Full, Gone: rest.Evicted}
 	if rest.MainKnown {
 		r.Main = &rest.Main
 	}

@@ -184,7 +184,7 @@ func (x *Index) ranks(d *json.Decoder) error {
 			return err
 		}
 		rest := &x.rank(fleet.Worker{ID: in.Worker, Rank: in.Rank}).Rest
-		rest.Others, rest.Full, rest.MainKnown = in.Others, in.Full, in.Main != nil
+		rest.Others, rest.Full, rest.Evicted, rest.MainKnown = in.Others, in.Full, in.Gone, in.Main != nil
 		if rest.MainKnown {
 			rest.Main = *in.Main
 		}

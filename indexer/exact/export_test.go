@@ -1,6 +1,7 @@
 package exact
 
 import (
+	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/indexer/runtrie"
 	"github.com/routerd/routerd/kvcache"
 )
@@ -48,4 +49,31 @@ func (t *Texts) All() map[string]uint32 {
 	all := map[string]uint32{}
 	t.of.each(func(s []byte, at runtrie.Ref) { all[string(s)] = uint32(at) })
 	return all
+}
+
+// Evicting is an index without a cap that evicts when it is told to.
+type Evicting struct{ *Index }
+
+// NewEvicting returns one that is empty.
+func NewEvicting(blockSize int) Evicting { return Evicting{New(blockSize)} }
+
+// Evict does a round of evictions that shall free so many bytes, and tells each hash.
+func (x Evicting) Evict(bytes int64, gone func(fleet.Worker, kvcache.Tier, kvcache.EngineHash)) {
+	e := &x.evict
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.most, e.observe = bytes*roundShare, gone
+	for x.evictStep() {
+	}
+	e.most, e.observe = 0, nil
+	x.trie.Lock()
+	defer x.trie.Unlock()
+	for range 8 { // what is used from now on is younger
+		x.trie.Tick()
+	}
+}
+
+// Observe has each hash told that is evicted.
+func (x *Index) Observe(gone func(fleet.Worker, kvcache.Tier, kvcache.EngineHash)) {
+	x.evict.observe = gone
 }

@@ -32,6 +32,8 @@ type holder struct {
 	tiers  [kvcache.Tiers]tier
 	opaque opaque
 	full   bool // a block of the right size was stored
+	// evicted is set when the index gave up blocks that the engine may still hold: what is not known may be one of them.
+	evicted bool
 
 	mainKnown bool
 	main      int32
@@ -75,7 +77,7 @@ func newHolder() *holder {
 func (h *holder) forget() {
 	h.opaque = opaque{}
 	clear(h.others)
-	h.full, h.mainKnown, h.main = false, false, 0
+	h.full, h.evicted, h.mainKnown, h.main = false, false, false, 0
 }
 
 // find looks a hash up in its own tier, then in all tiers from the fastest on.
@@ -119,6 +121,14 @@ func (x *Index) drop(h *holder, t kvcache.Tier, id uint32, m runtrie.Mask) {
 		x.trie.Drop(id, up, left)
 	}
 	x.trie.Drop(id, h.tiers[t].own, m)
+}
+
+// unknown is the reason for which a block that is not known is left out.
+func (h *holder) unknown(reason kvcache.DropReason) kvcache.DropReason {
+	if h.evicted {
+		return kvcache.DropEvictedBlock
+	}
+	return reason
 }
 
 // release takes one hash's meaning from a worker's tier, at the next flush where it is

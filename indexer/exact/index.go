@@ -7,7 +7,7 @@
 // Invariants: a tier's holder holds exactly the blocks that some hash of the tier's table means; extra has, of each
 // block that several mean, how many more than one.
 //
-// Locks: holder.mu (one worker's tables, held through one of its calls) → the trie's (some microseconds at a time). A
+// Locks: evictor.mu (a step of making room, taken with no other held) → holder.mu (one worker's tables, held through one of its calls) → the trie's (some microseconds at a time). A
 // find takes neither. The package starts no goroutine.
 package exact
 
@@ -39,10 +39,22 @@ type Index struct {
 	workers *roster
 	version atomic.Uint64 // rises after each worker or slot that comes, and before each that goes
 	tables  atomic.Int64  // bytes of all holders
+	evict   evictor
 }
 
 // New returns an empty index for blocks of blockSize tokens.
 func New(blockSize int) *Index { return newIndex(blockSize, runtrie.MaxNodes) }
+
+// NewCapped returns an empty index that stays at or below maxBytes of memory, as Bytes tells it: blocks that were
+// neither stored nor found for longest give way to new ones. A worker whose block gave way does not have it in a Find any
+// more, until its engine stores it anew; what is stored behind such a block is dropped and counted as
+// kvcache.DropEvictedParent. Where not even that makes room, as below about 1 MiB, a store is dropped and counted as
+// kvcache.DropIndexFull. 0 is no cap.
+func NewCapped(blockSize int, maxBytes int64) *Index {
+	x := New(blockSize)
+	x.evict.most = maxBytes
+	return x
+}
 
 func newIndex(blockSize int, nodes uint32) *Index {
 	x := &Index{blockSize: blockSize, trie: runtrie.New(nodes), workers: newRoster()}
@@ -61,6 +73,14 @@ func (x *Index) Apply(w fleet.Worker, events []kvcache.Event) kvcache.Applied {
 	for i := range events {
 		switch ev := &events[i]; ev.Kind {
 		case kvcache.Stored:
+			if !x.makeRoom(h, ev.Tier, ev.Hashes) {
+				res.Drops[kvcache.DropIndexFull] += uint64(len(ev.Hashes))
+				res.Degraded = true
+				continue
+			}
+			if h.gone {
+				return res
+			}
 			x.store(h, ev, &res)
 		case kvcache.Removed:
 			x.remove(h, ev, &res)

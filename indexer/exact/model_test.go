@@ -14,6 +14,10 @@ func TestI3_IndexEqualsThePlainModel(t *testing.T) {
 	indextest.Run(t, newIndex)
 }
 
+func TestI3_AnIndexThatGivesBlocksUpEqualsThePlainModelWithoutThem(t *testing.T) {
+	indextest.Run(t, func(blockSize int) indexer.Indexer { return exact.NewEvicting(blockSize) })
+}
+
 func TestScriptsAreReplayed(t *testing.T) {
 	indextest.Replay(t, newIndex, `
 		{"do":"stored","worker":1,"hashes":[10,11],"tokens":[1,2,3,4],"block_size":2}

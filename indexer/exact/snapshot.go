@@ -131,7 +131,7 @@ func (c *copier) copy(id uint32) {
 
 // rest copies what is known beside the blocks; h.mu is held.
 func (h *holder) rest() indexer.Rest {
-	r := indexer.Rest{MainKnown: h.mainKnown, Main: h.main, Others: slices.Collect(maps.Keys(h.others)), Full: h.full}
+	r := indexer.Rest{MainKnown: h.mainKnown, Main: h.main, Others: slices.Collect(maps.Keys(h.others)), Full: h.full, Evicted: h.evicted}
 	h.opaque.each(func(e kvcache.EngineHash, on runtrie.Ref) {
 		for t := range r.Opaque {
 			if on&(1<<t) != 0 {
@@ -151,10 +151,14 @@ func (x *Index) Restore(w fleet.Worker, rest indexer.Rest, changes iter.Seq[inde
 	for c := range changes {
 		if len(c.Removed) > 0 {
 			x.takeOut(h, c.Tier, c.Removed)
-		} else if !x.putIn(h, &c) {
+		} else if h.gone || !x.makeRoom(h, c.Tier, namesOf(h, &c)) || h.gone || !x.putIn(h, &c) {
 			lost += len(c.Blocks)
 		}
 	}
+	if h.gone {
+		return lost
+	}
+	h.evicted = h.evicted || rest.Evicted
 	for t, hashes := range rest.Opaque {
 		for _, e := range hashes {
 			h.opaque.mark(kvcache.Tier(t), e)
@@ -177,9 +181,10 @@ func (x *Index) putIn(h *holder, c *indexer.Change) bool {
 		}
 		salt = x.salt(behind)
 	}
-	h.names, h.hashes = h.names[:0], h.hashes[:0]
+	namesOf(h, c)
+	h.hashes = h.hashes[:0]
 	for _, b := range c.Blocks {
-		h.names, h.hashes = append(h.names, b.Hash), append(h.hashes, b.Local)
+		h.hashes = append(h.hashes, b.Local)
 	}
 	if !h.repeats(h.names) {
 		return x.insert(h, c.Tier, behind, salt, h.names, h.hashes) == nil
@@ -192,6 +197,15 @@ func (x *Index) putIn(h *holder, c *indexer.Change) bool {
 		behind = runtrie.RefOf(s.Node, s.From)
 	}
 	return true
+}
+
+// namesOf collects the hashes of a change.
+func namesOf(h *holder, c *indexer.Change) []kvcache.EngineHash {
+	h.names = h.names[:0]
+	for _, b := range c.Blocks {
+		h.names = append(h.names, b.Hash)
+	}
+	return h.names
 }
 
 // takeOut drops hashes of h, whose lock is held.

@@ -30,9 +30,11 @@ func (x *Index) store(h *holder, ev *kvcache.Event, res *kvcache.Applied) {
 	parent, salt, reason, ok := x.parent(h, ev)
 	if !ok {
 		res.Drops[reason] += uint64(n)
-		if reason == kvcache.DropUnknownParent {
+		switch reason {
+		case kvcache.DropUnknownParent:
 			res.Degraded = true
-		} else {
+		case kvcache.DropEvictedParent:
+		default:
 			x.markOpaque(h, ev.Tier, ev.Hashes)
 		}
 		return
@@ -99,6 +101,8 @@ func (x *Index) parent(h *holder, ev *kvcache.Event) (at runtrie.Ref, salt uint6
 	switch {
 	case at == 0 && h.opaque.on(ev.Parent) != 0:
 		return 0, 0, kvcache.DropOpaqueParent, false
+	case at == 0 && h.evicted:
+		return 0, 0, kvcache.DropEvictedParent, false
 	case at == 0:
 		return 0, 0, kvcache.DropUnknownParent, false
 	}
@@ -144,6 +148,7 @@ func (x *Index) insert(h *holder, t kvcache.Tier, behind runtrie.Ref, salt uint6
 		h.had = append(h.had, x.hold(h, t, s.Node, runtrie.Positions(s.From, s.To)))
 	}
 	x.trie.Compact(sparse)
+	x.grew(len(blocks))
 	x.trie.Unlock()
 	i := 0
 	for k, s := range h.path {
@@ -192,7 +197,7 @@ func (x *Index) announce(h *holder, ev *kvcache.Event, res *kvcache.Applied) {
 	for _, e := range ev.Hashes {
 		at := h.find(ev.Tier, e)
 		if at == 0 {
-			res.Drops[kvcache.DropUnknownPlaceholder]++
+			res.Drops[h.unknown(kvcache.DropUnknownPlaceholder)]++
 			continue
 		}
 		if err := x.open(h, ev.Tier); err != nil {
@@ -213,6 +218,7 @@ func (x *Index) move(h *holder, t kvcache.Tier, e kvcache.EngineHash, at runtrie
 		return
 	}
 	id, pos := at.Node()
+	x.trie.Use(id)
 	had := x.hold(h, t, id, runtrie.Positions(pos, pos+1))
 	h.tiers[t].mean(e, slot{old, place}, at, had.Has(pos))
 	if old != 0 {
@@ -236,7 +242,7 @@ func (x *Index) remove(h *holder, ev *kvcache.Event, res *kvcache.Applied) {
 		case h.opaque.on(e)&(1<<ev.Tier) != 0:
 			h.opaque.clear(ev.Tier, e)
 		default:
-			res.Drops[kvcache.DropUnknownRemove]++
+			res.Drops[h.unknown(kvcache.DropUnknownRemove)]++
 		}
 	}
 	x.letGo(h, ev.Tier)

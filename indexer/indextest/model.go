@@ -21,6 +21,8 @@ type residency struct {
 	main   *int32
 	others map[int32]bool
 	full   bool
+
+	evicted bool
 }
 
 // model replays events into maps, with no sharing between workers and no cleverness.
@@ -110,6 +112,10 @@ func (m *model) store(r *residency, e kvcache.Event, res *kvcache.Applied) {
 				r.hide(e, 0)
 				return
 			}
+			if r.evicted {
+				drop(kvcache.DropEvictedParent)
+				return
+			}
 			drop(kvcache.DropUnknownParent)
 			res.Degraded = true
 			return
@@ -193,7 +199,7 @@ func (r *residency) announce(e kvcache.Event, res *kvcache.Applied) {
 			r.tiers[e.Tier][h] = p
 			res.Stored++
 		} else {
-			res.Drops[kvcache.DropUnknownPlaceholder]++
+			res.Drops[r.unknown(kvcache.DropUnknownPlaceholder)]++
 		}
 	}
 }
@@ -210,9 +216,24 @@ func (r *residency) remove(e kvcache.Event, res *kvcache.Applied) {
 		} else if r.opaque[e.Tier][h] {
 			delete(r.opaque[e.Tier], h)
 		} else {
-			res.Drops[kvcache.DropUnknownRemove]++
+			res.Drops[r.unknown(kvcache.DropUnknownRemove)]++
 		}
 	}
+}
+
+func (r *residency) unknown(why kvcache.DropReason) kvcache.DropReason {
+	if r.evicted {
+		return kvcache.DropEvictedBlock
+	}
+	return why
+}
+
+// evict gives up one hash of a worker.
+func (m *model) evict(w fleet.Worker, t kvcache.Tier, h kvcache.EngineHash) {
+	r := m.worker(w)
+	r.evicted = true
+	delete(r.tiers[t], h)
+	delete(r.opaque[t], h)
 }
 
 func (r *residency) hide(e kvcache.Event, from int) {

@@ -16,8 +16,8 @@ import (
 	"github.com/routerd/routerd/kvcache"
 )
 
-// op is one step of a script. Do is stored, removed, cleared, clear, remove, find, or carry: go on with
-// an index that took over the snapshots of all workers.
+// op is one step of a script. Do is stored, removed, cleared, clear, remove, find, evict: have the index
+// give blocks up, if it can, or carry: go on with an index that took over the snapshots of all workers.
 type op struct {
 	Do        string            `json:"do"`
 	Worker    uint64            `json:"worker"`
@@ -34,6 +34,7 @@ type op struct {
 	Adapter   string            `json:"adapter,omitempty"`
 	Salt      string            `json:"salt,omitempty"`
 	Opaque    *int              `json:"opaque,omitempty"`
+	Bytes     int64             `json:"bytes,omitempty"` // that are to be given up
 }
 
 func (o op) who() fleet.Worker { return fleet.Worker{ID: fleet.WorkerID(o.Worker), Rank: o.Rank} }

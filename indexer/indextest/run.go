@@ -16,9 +16,14 @@ import (
 // blockSize of the random runs; small, so that many tokens lists share blocks.
 const blockSize = 2
 
+// Evictor is an index that gives blocks up when it is told to: such as have about so many bytes. It tells each.
+type Evictor interface {
+	Evict(bytes int64, gone func(fleet.Worker, kvcache.Tier, kvcache.EngineHash))
+}
+
 // Run compares the index that newIndex makes with the plain model, by random operations: holes, repeated and moved
-// hashes, tiers, groups, salts, refused events, cleared and removed workers, and indexes that are carried over. It takes
-// about a second.
+// hashes, tiers, groups, salts, refused events, cleared and removed workers, blocks that are given up if the index is an
+// Evictor, and indexes that are carried over. It takes about a second.
 func Run(t *testing.T, newIndex func(blockSize int) indexer.Indexer) {
 	t.Helper()
 	for mode := range modes {
@@ -90,6 +95,8 @@ func (r *runner) step(o op) string {
 		return r.compareFind(o)
 	case "carry":
 		return r.carry()
+	case "evict":
+		return r.evict(o.Bytes)
 	default:
 		e := o.event()
 		got := r.index.Apply(w, []kvcache.Event{e})
@@ -114,6 +121,21 @@ func (r *runner) carry() string {
 		}
 	}
 	r.index = to
+	for _, w := range r.workers {
+		if d := r.compareBlocks(w); d != "" {
+			return d
+		}
+	}
+	return ""
+}
+
+// evict has the index give blocks up, and the model those that it tells.
+func (r *runner) evict(bytes int64) string {
+	e, ok := r.index.(Evictor)
+	if !ok {
+		return ""
+	}
+	e.Evict(bytes, r.model.evict)
 	for _, w := range r.workers {
 		if d := r.compareBlocks(w); d != "" {
 			return d
@@ -186,6 +208,8 @@ func (g *generator) next() op {
 		o.Do = []string{"cleared", "clear", "remove"}[g.rng.IntN(3)]
 	case n < 68:
 		o = op{Do: "carry"}
+	case n < 70:
+		o = op{Do: "evict", Bytes: []int64{1, 500, 2000, 1 << 30}[g.rng.IntN(4)]}
 	default:
 		o = op{Do: "find", Tokens: g.tokens(1 + g.rng.IntN(12)), Bigram: g.chance(5)}
 		g.scope(&o)

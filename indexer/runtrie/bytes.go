@@ -29,3 +29,19 @@ func sliceBytes[E any](s []E) int64 {
 func (c *crowd) bytes() int64 {
 	return HeapBytes(int(unsafe.Sizeof(*c))) + sliceBytes(c.set) + sliceBytes(c.list)
 }
+
+// Ahead is about how many bytes the trie may grow by when blocks are stored.
+func (t *Trie) Ahead(blocks int) (total int64) {
+	a, c := t.areas, t.children
+	const page = int64(unsafe.Sizeof(areaPage{}))
+	if free := int64(len(a.meta)-len(a.free))*pageWords - a.used; int64(4*blocks) > free {
+		total += int64(16*blocks+int(page)-1) / page * page
+	}
+	if len(t.nodes.free) < 2+blocks/Run && t.nodes.fresh%nodePage+uint32(2+blocks/Run) >= nodePage {
+		total += nodePageBytes * int64(1+blocks/Run/nodePage)
+	}
+	if slots := len(c.table.Load().slots); (c.used+c.spoiled+2+blocks/Run)*3 > slots*2 {
+		total += int64(slots) * 8
+	}
+	return total + page
+}

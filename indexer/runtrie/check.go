@@ -82,8 +82,8 @@ func (t *Trie) Check() error {
 	live[0] = true
 	for id := range live {
 		n := t.nodes.at(id)
-		if n.kids.Load() != kids[id] || uint32(n.top) < tops[id] || kids[id] == 0 && n.top != 0 {
-			return fmt.Errorf("node %d has %d children up to %d, want %d up to %d", id, n.kids.Load(), n.top, kids[id], tops[id])
+		if n.children() != kids[id] || uint32(n.top) < tops[id] || kids[id] == 0 && n.top != 0 {
+			return fmt.Errorf("node %d has %d children up to %d, want %d up to %d", id, n.children(), n.top, kids[id], tops[id])
 		}
 		if err := t.checkCover(n, id); err != nil {
 			return err
@@ -138,7 +138,7 @@ func (t *Trie) checkCover(n *node, id uint32) error {
 	if len(leads) > 0 {
 		return fmt.Errorf("node %d is covered by %v, which are no slots", id, leads)
 	}
-	if held != n.held || holed != n.holed || id != 0 && held == 0 && n.kids.Load() == 0 {
+	if held != n.held || holed != n.holed || id != 0 && held == 0 && n.children() == 0 {
 		return fmt.Errorf("node %d: %d held and %d holed, want %d and %d", id, n.held, n.holed, held, holed)
 	}
 	return nil
@@ -148,8 +148,8 @@ func (t *Trie) checkCover(n *node, id uint32) error {
 func (t *Trie) leads(n *node, id uint32) (map[uint32]uint32, error) {
 	var all []uint32
 	c := t.nodes.crowd(id).Load()
-	if (c != nil) != (n.crowded.Load() == 1) || n.version.Load()&1 != 0 {
-		return nil, fmt.Errorf("node %d: crowded is %d, version %d", id, n.crowded.Load(), n.version.Load())
+	if (c != nil) != n.inCrowd() || n.version.Load()&1 != 0 {
+		return nil, fmt.Errorf("node %d: crowded is %v, version %d", id, n.inCrowd(), n.version.Load())
 	}
 	for i := range n.cover {
 		if w := n.cover[i].Load(); w != 0 {

@@ -49,7 +49,7 @@ func (c *children) tag(parent, attach uint32, first kvcache.BlockHash) uint32 {
 // child returns the node that begins with a hash behind the first offset blocks of a
 // node, or 0.
 func (t *Trie) child(n *node, id, offset uint32, first kvcache.BlockHash) uint32 {
-	if n.kids.Load() == 0 {
+	if n.children() == 0 {
 		return 0
 	}
 	if offset == Run && uint64(n.tag.Load()) == uint64(first)&lowHalf {
@@ -124,7 +124,7 @@ func (t *Trie) disown(kid uint32) {
 	c.used--
 	c.spoiled++
 	up := t.nodes.at(n.parent)
-	if up.kids.Add(^uint32(0)) == 0 {
+	if up.kids.Add(^uint32(0))&^crowded == 0 {
 		up.top = 0
 	}
 	if up.next.Load() == kid {

@@ -32,7 +32,7 @@ func (t *Trie) Compact(eighths int64) (more bool) {
 // moveOut copies the run of a node out of a page that shall go.
 func (t *Trie) moveOut(id uint32) {
 	n := t.nodes.at(id)
-	if n.held == 0 && n.kids.Load() == 0 {
+	if n.idle() {
 		return // nobody's; it may have been before
 	}
 	area, length := unpackRun(n.run.Load())

@@ -42,7 +42,7 @@ func (c *crowd) exception(slot uint32) int {
 
 // leadOf is how many leading blocks of the node a slot has.
 func (t *Trie) leadOf(n *node, id, slot uint32) uint32 {
-	if n.crowded.Load() == 0 {
+	if !n.inCrowd() {
 		for i := range n.cover {
 			if w := n.cover[i].Load(); w>>8 == slot+1 {
 				return w & 0xff
@@ -68,7 +68,7 @@ func (t *Trie) setLead(n *node, id, slot, from, to uint32) {
 	if from == to {
 		return
 	}
-	if n.crowded.Load() != 0 {
+	if n.inCrowd() {
 		t.setCrowd(n, id, slot, from, to)
 		return
 	}
@@ -103,7 +103,7 @@ func (t *Trie) gather(n *node, id, slot, lead uint32) {
 	t.crowds += c.bytes()
 	n.version.Add(1)
 	t.nodes.crowd(id).Store(c)
-	n.crowded.Store(1)
+	n.kids.Or(crowded)
 	for i := range n.cover {
 		n.cover[i].Store(0)
 	}
@@ -237,7 +237,7 @@ func (t *Trie) disperse(n *node, id uint32, c *crowd, slot, lead uint32) {
 	if lead != 0 {
 		n.cover[i].Store(packCover(slot, lead))
 	}
-	n.crowded.Store(0)
+	n.kids.And(^uint32(crowded))
 	t.nodes.crowd(id).Store(nil)
 	n.version.Add(1)
 }

@@ -109,5 +109,5 @@ func (t *Trie) reset() {
 	t.children.spoiled = 0
 	t.salts.all, t.salts.free = make([]salted, 1), nil
 	t.epochs.waiting = nil
-	t.moved = 0
+	t.moved, t.hand = 0, 0
 }

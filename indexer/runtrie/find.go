@@ -53,9 +53,10 @@ func (t *Trie) Find(q *Query, blocks []kvcache.BlockHash) {
 		q.active[i] = set
 		left += bits.OnesCount64(set)
 	}
-	base := 0
+	base, now := 0, t.clock.Load()
 	for id := t.child(t.nodes.at(0), 0, 0, blocks[0]); id != 0 && left > 0; {
 		n := t.nodes.at(id)
+		n.use(now)
 		m := 0
 		if left == 1 {
 			m, left = t.passAlone(q, n, id, blocks[base:], uint32(base))
@@ -99,7 +100,7 @@ func (t *Trie) pass(q *Query, n *node, id uint32, blocks []kvcache.BlockHash, ba
 		v := n.stable()
 		m = match(t.words(n.run.Load()), blocks)
 		yield()
-		if n.crowded.Load() == 0 {
+		if !n.inCrowd() {
 			left = q.few(n, uint32(m), base)
 		} else if c := t.nodes.crowd(id).Load(); c != nil {
 			left = q.many(c, uint32(m), base)

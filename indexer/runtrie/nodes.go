@@ -32,8 +32,8 @@ type node struct {
 	version atomic.Uint32 // odd while it changes
 	next    atomic.Uint32 // the child after the last position of a full run, or 0
 	tag     atomic.Uint32 // the low half of that child's first hash
-	kids    atomic.Uint32 // children
-	crowded atomic.Uint32 // 1 when the cover is in a crowd
+	kids    atomic.Uint32 // children, and crowded when the cover is in a crowd
+	age     atomic.Uint32 // what the clock showed when it was last stored or found
 	cover   [inline]atomic.Uint32
 
 	parent uint32 // id
@@ -44,6 +44,18 @@ type node struct {
 	top    uint8  // no child is attached above
 	class  uint8  // of the area
 }
+
+// crowded is a bit of a node's kids.
+const crowded = 1 << 31
+
+// children is how many children a node has.
+func (n *node) children() uint32 { return n.kids.Load() &^ crowded }
+
+// inCrowd tells whether a node's cover is in a crowd.
+func (n *node) inCrowd() bool { return n.kids.Load()&crowded != 0 }
+
+// idle tells whether nobody needs a node.
+func (n *node) idle() bool { return n.held == 0 && n.children() == 0 }
 
 func packRun(area, length uint32) uint64 { return uint64(area)<<8 | uint64(length) }
 

@@ -3,6 +3,7 @@ package runtrie
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 
 	"github.com/routerd/routerd/kvcache"
 )
@@ -25,6 +26,9 @@ type Trie struct {
 
 	slots slots
 	salts *salts
+
+	clock atomic.Uint32 // goes on with Tick
+	hand  uint32        // where the next search for cold nodes begins
 
 	moved uint32 // nodes below it were looked at by Compact; 0 while it has nothing to do
 
@@ -105,7 +109,7 @@ func (t *Trie) Drop(id uint32, h *Holder, m Mask) {
 	now := had.Minus(m)
 	t.change(n, id, h, had, lead, now)
 	switch half := uint32(1) << n.class / 2; {
-	case n.held == 0 && n.kids.Load() == 0:
+	case n.idle():
 		t.prune(id)
 	case n.holed == 0 && now.lead() <= half && (lead > half || now != had && had != first(lead)):
 		t.trim(n, id)
@@ -163,7 +167,7 @@ func (t *Trie) trim(n *node, id uint32) {
 
 // longest is the most leading blocks that a holder of a node has.
 func (t *Trie) longest(n *node, id uint32) (most uint32) {
-	if n.crowded.Load() == 0 {
+	if !n.inCrowd() {
 		for i := range n.cover {
 			most = max(most, n.cover[i].Load()&0xff)
 		}
@@ -183,7 +187,7 @@ func (t *Trie) longest(n *node, id uint32) (most uint32) {
 func (t *Trie) prune(id uint32) {
 	for id != 0 {
 		n := t.nodes.at(id)
-		if n.held != 0 || n.kids.Load() != 0 {
+		if !n.idle() {
 			if n.holed == 0 {
 				t.trim(n, id)
 			}
@@ -236,8 +240,11 @@ func (t *Trie) Grow(path []Stretch, behind Ref, salt uint64, blocks []kvcache.Bl
 	if behind != 0 {
 		offset++
 	}
+	now := t.clock.Load()
+	t.useAll(id, now)
 	for len(blocks) > 0 {
 		n := t.nodes.at(id)
+		n.use(now)
 		run := t.words(n.run.Load())
 		from := offset
 		if int(from) < len(run) {
@@ -288,7 +295,7 @@ func (t *Trie) giveUp(path []Stretch, last Stretch) error {
 		if i < len(path) {
 			id = path[i].Node
 		}
-		if n := t.nodes.at(id); id != 0 && n.held == 0 && n.kids.Load() == 0 {
+		if id != 0 && t.nodes.at(id).idle() {
 			t.prune(id)
 		}
 	}
@@ -338,6 +345,7 @@ func (t *Trie) branch(up *node, parent, attach uint32, salt uint64, blocks []kvc
 	} else {
 		n.salt = t.salts.again(up.salt)
 	}
+	n.age.Store(t.clock.Load())
 	n.run.Store(packRun(area, uint32(len(blocks))))
 	t.adopt(id, blocks[0])
 	return id, true
