@@ -76,7 +76,8 @@ func (c *Cold) Step() (more bool) {
 			c.mark(c.next)
 		}
 		if c.found >= c.want {
-			c.left, c.cuts = 0, c.cuts[:1]
+			c.left, c.cuts = 0, c.cuts[:1] // that is enough
+			break
 		}
 	}
 	return c.left > 0 || c.pass()
