@@ -1,6 +1,10 @@
 package runtrie
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"github.com/routerd/routerd/kvcache"
+)
 
 // Bytes is the memory of the trie. It takes no walk.
 func (t *Trie) Bytes() int64 {
@@ -16,6 +20,14 @@ func (t *Trie) Bytes() int64 {
 	total += sliceBytes(t.slots.all) + sliceBytes(t.slots.free)
 	total += int64(len(t.slots.all)-len(t.slots.free)) * HeapBytes(int(unsafe.Sizeof(Holder{})))
 	return total + t.holes + t.crowds
+}
+
+// Used is how much of Bytes is in use: the rest is room in pages of which something is.
+func (t *Trie) Used() int64 {
+	n, a := t.nodes, t.areas
+	nodes := int64(len(*n.pages.Load()))*nodePageBytes - int64(n.used())*nodePageBytes/nodePage
+	words := int64(len(a.meta)-len(a.free))*pageWords - a.used
+	return t.Bytes() - nodes - words*int64(unsafe.Sizeof(kvcache.BlockHash(0)))
 }
 
 const nodePageBytes = int64(nodePage) * int64(unsafe.Sizeof(node{})+unsafe.Sizeof(uintptr(0)))

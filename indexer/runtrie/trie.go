@@ -258,7 +258,7 @@ func (t *Trie) Grow(path []Stretch, behind Ref, salt uint64, blocks []kvcache.Bl
 		if len(blocks) > 0 && kid == 0 && id != 0 && int(offset) == len(run) && offset < Run {
 			k := min(uint32(len(blocks)), Run-offset)
 			if !t.extend(n, offset, blocks[:k]) {
-				return path, t.giveUp(path, Stretch{id, from, offset})
+				return path, t.giveUp(id)
 			}
 			offset += k
 			blocks = blocks[k:]
@@ -276,7 +276,7 @@ func (t *Trie) Grow(path []Stretch, behind Ref, salt uint64, blocks []kvcache.Bl
 			k := min(uint32(len(blocks)), Run)
 			var ok bool
 			if kid, ok = t.branch(n, id, offset, salt, blocks[:k]); !ok {
-				return path, t.giveUp(path, Stretch{Node: id, To: offset})
+				return path, t.giveUp(id)
 			}
 			path = append(path, Stretch{kid, 0, k})
 			blocks = blocks[k:]
@@ -288,16 +288,10 @@ func (t *Trie) Grow(path []Stretch, behind Ref, salt uint64, blocks []kvcache.Bl
 	return path, nil
 }
 
-// giveUp takes back what a path made that could not be finished.
-func (t *Trie) giveUp(path []Stretch, last Stretch) error {
-	for i := len(path); i >= 0; i-- {
-		id := last.Node
-		if i < len(path) {
-			id = path[i].Node
-		}
-		if id != 0 && t.nodes.at(id).idle() {
-			t.prune(id)
-		}
+// giveUp takes back what a path made that could not be finished behind a node.
+func (t *Trie) giveUp(id uint32) error {
+	if id != 0 && t.nodes.at(id).idle() {
+		t.prune(id)
 	}
 	return ErrFull
 }
