@@ -64,7 +64,7 @@ func (r *restless) Apply(w fleet.Worker, events []kvcache.Event) kvcache.Applied
 func TestI3_AnIndexThatWasHandedOverEqualsThePlainModel(t *testing.T) {
 	indextest.Run(t, func(blockSize int) indexer.Indexer {
 		return &restless{Indexer: exact.New(blockSize), t: t, blockSize: blockSize}
-	})
+	}, indextest.Seeds(30))
 }
 
 func number(n uint64) kvcache.EngineHash { return kvcache.NumberHash(n) }

@@ -10,8 +10,9 @@ import (
 
 // roster is who is known. It is looked at with each event and changes seldom: whoever changes it makes a new map.
 type roster struct {
-	mu  sync.Mutex // of those who change it
-	all atomic.Pointer[map[fleet.Worker]*holder]
+	mu   sync.Mutex // of those who change it
+	most int        // workers since the map was last made from nothing, which a copy has room for
+	all  atomic.Pointer[map[fleet.Worker]*holder]
 }
 
 func newRoster() *roster {
@@ -32,6 +33,7 @@ func (r *roster) LoadOrStore(w fleet.Worker) (h *holder, was bool) {
 	}
 	all := maps.Clone(*r.all.Load())
 	all[w] = newHolder()
+	r.most = max(r.most, len(all))
 	r.all.Store(&all)
 	return all[w], false
 }
@@ -40,8 +42,24 @@ func (r *roster) LoadOrStore(w fleet.Worker) (h *holder, was bool) {
 func (r *roster) Delete(w fleet.Worker) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	all := maps.Clone(*r.all.Load())
-	delete(all, w)
+	was := *r.all.Load()
+	if _, ok := was[w]; !ok {
+		return
+	}
+	left := len(was) - 1
+	if left > r.most/2 {
+		all := maps.Clone(was)
+		delete(all, w)
+		r.all.Store(&all)
+		return
+	}
+	all := make(map[fleet.Worker]*holder, left)
+	for v, h := range was {
+		if v != w {
+			all[v] = h
+		}
+	}
+	r.most = left
 	r.all.Store(&all)
 }
 

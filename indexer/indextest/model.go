@@ -3,6 +3,7 @@ package indextest
 import (
 	"encoding/binary"
 	"slices"
+	"strings"
 
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/kvcache"
@@ -29,6 +30,30 @@ type residency struct {
 type model struct {
 	blockSize int
 	workers   map[fleet.Worker]*residency
+
+	// Of an index that learns from decisions, one of them: without events, or beside them.
+	recorded  *stamps
+	predicted *predictions
+}
+
+func newModel(blockSize int, s *subject) *model {
+	m := &model{blockSize: blockSize, workers: map[fleet.Worker]*residency{}}
+	switch {
+	case s.recorder != nil && s.feed == nil:
+		m.recorded = newStamps(s.rules)
+	case s.recorder != nil:
+		m.predicted = &predictions{rules: s.rules}
+	}
+	return m
+}
+
+// pathOf are blocks as a path.
+func pathOf(blocks ...kvcache.BlockHash) string {
+	path := make([]byte, 0, 8*len(blocks))
+	for _, b := range blocks {
+		path = binary.LittleEndian.AppendUint64(path, uint64(b))
+	}
+	return string(path)
 }
 
 func newResidency() *residency {
@@ -52,16 +77,72 @@ func (m *model) apply(w fleet.Worker, e kvcache.Event) kvcache.Applied {
 	r := m.worker(w)
 	switch e.Kind {
 	case kvcache.Cleared:
-		m.workers[w] = newResidency()
+		m.clear(w)
 		res.Cleared = 1
 	case kvcache.Removed:
 		r.remove(e, &res)
 	case kvcache.Stored:
 		if len(e.Hashes) > 0 {
 			m.store(r, e, &res)
+			m.confirm(w, e, res.Stored)
 		}
 	}
 	return res
+}
+
+// confirm looks at predictions after a store of n blocks.
+func (m *model) confirm(w fleet.Worker, e kvcache.Event, n int) {
+	if m.predicted == nil || len(e.Tokens) == 0 || e.Tier != kvcache.Device {
+		return
+	}
+	var stored []kvcache.BlockHash
+	for i := range n {
+		path := m.workers[w].tiers[e.Tier][e.Hashes[i]].path
+		stored = append(stored, kvcache.BlockHash(binary.LittleEndian.Uint64([]byte(path[len(path)-8:]))))
+	}
+	m.predicted.confirm(w, stored, func(path string) bool {
+		return m.reach(w, path)[kvcache.Device] == uint32(len(path)/8)
+	})
+}
+
+func (m *model) clear(w fleet.Worker) {
+	if m.workers[w] != nil {
+		m.workers[w] = newResidency()
+	}
+	m.forget(w)
+}
+
+func (m *model) remove(w fleet.Worker) {
+	delete(m.workers, w)
+	m.forget(w)
+}
+
+func (m *model) record(w fleet.Worker, blocks []kvcache.BlockHash) {
+	path := pathOf(blocks...)
+	switch {
+	case path == "":
+	case m.recorded != nil:
+		m.recorded.record(w, path)
+	case m.reach(w, path)[kvcache.Device] < uint32(len(blocks)):
+		m.predicted.record(w, path)
+	}
+}
+
+// forget voids what was recorded for w.
+func (m *model) forget(w fleet.Worker) {
+	if m.recorded != nil {
+		delete(m.recorded.paths, w)
+	}
+	if m.predicted != nil {
+		m.predicted.drop(func(d predicted) bool { return d.worker == w })
+	}
+}
+
+// carry goes on with what snapshots have.
+func (m *model) carry() {
+	if m.predicted != nil {
+		m.predicted.list = nil
+	}
 }
 
 func (m *model) store(r *residency, e kvcache.Event, res *kvcache.Applied) {
@@ -137,7 +218,7 @@ func (m *model) place(r *residency, e kvcache.Event, at place, res *kvcache.Appl
 		r.hide(e, n)
 	}
 	for i, h := range e.Hashes[:n] {
-		at.path += string(binary.LittleEndian.AppendUint64(nil, uint64(m.local(e, i, at.salt))))
+		at.path += pathOf(m.local(e, i, at.salt))
 		r.tiers[e.Tier][h] = at
 		delete(r.opaque[e.Tier], h)
 	}
@@ -261,24 +342,36 @@ func (r *residency) find(own kvcache.Tier, h kvcache.EngineHash) (place, bool) {
 	return place{}, false
 }
 
-func (m *model) overlap(w fleet.Worker, blocks []kvcache.BlockHash) kvcache.Overlap {
+// reach is how much of a path a worker holds on a tier and the faster ones, by its events.
+func (m *model) reach(w fleet.Worker, path string) (reach [kvcache.Tiers]uint32) {
 	r := m.workers[w]
 	if r == nil {
-		return kvcache.Overlap{}
+		return reach
 	}
-	var reach [kvcache.Tiers]uint32
-	held := map[string]bool{}
+	held := make([]bool, len(path)/8+1) // by length
 	for t := range r.tiers {
 		for _, p := range r.tiers[t] {
-			held[p.path] = true
-		}
-		path := ""
-		for _, b := range blocks {
-			path += string(binary.LittleEndian.AppendUint64(nil, uint64(b)))
-			if !held[path] {
-				break
+			if strings.HasPrefix(path, p.path) {
+				held[len(p.path)/8] = true
 			}
+		}
+		for reach[t] < uint32(len(path)/8) && held[reach[t]+1] {
 			reach[t]++
+		}
+	}
+	return reach
+}
+
+func (m *model) overlap(w fleet.Worker, blocks []kvcache.BlockHash) kvcache.Overlap {
+	path := pathOf(blocks...)
+	if m.recorded != nil {
+		return kvcache.Overlap{Device: m.recorded.reach(w, path)}
+	}
+	reach := m.reach(w, path)
+	if m.predicted != nil {
+		own := m.predicted.reach(w, path)
+		for t := range reach {
+			reach[t] = max(reach[t], own)
 		}
 	}
 	return kvcache.Overlap{Device: reach[0], Host: reach[1] - reach[0], Disk: reach[2] - reach[1], Shared: reach[3] - reach[2]}
@@ -286,6 +379,10 @@ func (m *model) overlap(w fleet.Worker, blocks []kvcache.BlockHash) kvcache.Over
 
 func (m *model) blocks(w fleet.Worker) kvcache.TierCounts {
 	var counts kvcache.TierCounts
+	if m.recorded != nil {
+		m.recorded.expire()
+		counts[kvcache.Device] = len(m.recorded.paths[w])
+	}
 	if r := m.workers[w]; r != nil {
 		for t := range r.tiers {
 			counts[t] = len(r.tiers[t])

@@ -1,4 +1,6 @@
-// Package indextest checks an index against a plain model: maps from engine hashes to paths, replayed event by event.
+// Package indextest checks an index of any kind against a plain model: maps from engine hashes to paths, replayed event by
+// event; of recorded prompts, maps from paths to when they were; beside events, a list of the decisions that none has
+// confirmed.
 //
 //	func TestModel(t *testing.T) {
 //		indextest.Run(t, func(blockSize int) indexer.Indexer { return exact.New(blockSize) })
@@ -16,8 +18,9 @@ import (
 	"github.com/routerd/routerd/kvcache"
 )
 
-// op is one step of a script. Do is stored, removed, cleared, clear, remove, find, evict: have the index
-// give blocks up, if it can, or carry: go on with an index that took over the snapshots of all workers.
+// op is one step of a script. Do is stored, removed, cleared, clear, remove, record, forget, pass: hundredths of the TTL
+// go by, find, evict: have the index give blocks up, or carry: go on with an index that took over the snapshots of all
+// workers.
 type op struct {
 	Do        string            `json:"do"`
 	Worker    uint64            `json:"worker"`
@@ -35,6 +38,7 @@ type op struct {
 	Salt      string            `json:"salt,omitempty"`
 	Opaque    *int              `json:"opaque,omitempty"`
 	Bytes     int64             `json:"bytes,omitempty"` // that are to be given up
+	Ticks     int               `json:"ticks,omitempty"` // that pass
 }
 
 func (o op) who() fleet.Worker { return fleet.Worker{ID: fleet.WorkerID(o.Worker), Rank: o.Rank} }
@@ -64,6 +68,15 @@ func (o op) event() kvcache.Event {
 		e.Opaque, e.OpaqueFrom = true, *o.Opaque
 	}
 	return e
+}
+
+// blocks are the local hashes of the step's tokens.
+func (o op) blocks() ([]kvcache.BlockHash, error) {
+	hash := kvcache.BlockHashes
+	if o.Bigram {
+		hash = kvcache.BigramBlockHashes
+	}
+	return hash(nil, o.Tokens, blockSize, kvcache.Seed(o.Adapter, o.Salt))
 }
 
 func script(ops []op) string {
