@@ -50,8 +50,8 @@ bits: deps ## Run the tests of equal bits under GOAMD64=v1 and v3
 
 .PHONY: invariants
 invariants: deps ## Run the index's tests with its invariants checked at each step, and with short runs
-	go test -timeout 10m -tags indexcheck ./indexer/approx ./indexer/exact ./indexer/runtrie
-	go test -timeout 10m -tags indexcheck,shortruns ./indexer/approx ./indexer/exact ./indexer/runtrie
+	go test -timeout 10m -tags indexcheck ./indexer/approx ./indexer/exact ./indexer/predicted ./indexer/runtrie
+	go test -timeout 10m -tags indexcheck,shortruns ./indexer/approx ./indexer/exact ./indexer/predicted ./indexer/runtrie
 
 .PHONY: fuzz
 fuzz: deps ## Run each fuzz test (FUZZ=PATTERN) for FUZZTIME (20s)

@@ -181,7 +181,7 @@ func (x *Index) bytes() (bytes, used int) {
 		// Beside itself and its holder, a worker has an entry in a map.
 		perWorker = int(unsafe.Sizeof(worker{})) + 160
 	)
-	bytes, used = x.trie.Bytes()
+	bytes, used = int(x.trie.Bytes()), int(x.trie.Used())
 	more := x.tables + perWorker*x.joined
 	return bytes + more + each*pinPage*len(x.pins.pages), used + more + each*x.pins.used
 }

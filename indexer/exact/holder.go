@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/indexer/runtrie"
 	"github.com/routerd/routerd/kvcache"
 )
@@ -24,6 +25,8 @@ type tier struct {
 
 // holder is what the index knows of one worker and rank.
 type holder struct {
+	who fleet.Worker
+
 	// found are the slots, plus 1, that a find asks for by tier: of upTo. 0 is none.
 	found [kvcache.Tiers]atomic.Uint32
 
@@ -65,8 +68,9 @@ type slot struct {
 	place int
 }
 
-func newHolder() *holder {
+func newHolder(w fleet.Worker) *holder {
 	return &holder{
+		who:    w,
 		others: map[int32]struct{}{},
 		secret: rand.Uint64() | 1,
 		seed:   maphash.MakeSeed(),

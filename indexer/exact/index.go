@@ -35,6 +35,7 @@ type Index struct {
 	blockSize int
 	trie      *runtrie.Trie
 	queries   sync.Pool // of *query
+	stored    func(w fleet.Worker, t kvcache.Tier, blocks []kvcache.BlockHash)
 
 	workers *roster
 	version atomic.Uint64 // rises after each worker or slot that comes, and before each that goes
@@ -60,6 +61,13 @@ func newIndex(blockSize int, nodes uint32) *Index {
 	x := &Index{blockSize: blockSize, trie: runtrie.New(nodes), workers: newRoster()}
 	x.version.Store(1)
 	return x
+}
+
+// OnStored has do called with the local hashes of what each store of an event puts on a tier, once it is found there. It
+// is for the time before the index is used. do is called in w's Apply: it may call Find, and nothing else that is for w;
+// it must not keep blocks.
+func (x *Index) OnStored(do func(w fleet.Worker, t kvcache.Tier, blocks []kvcache.BlockHash)) {
+	x.stored = do
 }
 
 // Apply implements indexer.Indexer.

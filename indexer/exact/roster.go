@@ -32,7 +32,7 @@ func (r *roster) LoadOrStore(w fleet.Worker) (h *holder, was bool) {
 		return h, true
 	}
 	all := maps.Clone(*r.all.Load())
-	all[w] = newHolder()
+	all[w] = newHolder(w)
 	r.most = max(r.most, len(all))
 	r.all.Store(&all)
 	return all[w], false

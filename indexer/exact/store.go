@@ -57,6 +57,9 @@ func (x *Index) store(h *holder, ev *kvcache.Event, res *kvcache.Applied) {
 	}
 	res.Stored += n
 	h.full = true
+	if x.stored != nil {
+		x.stored(h.who, ev.Tier, h.hashes[:n])
+	}
 }
 
 // check applies the rules that need no parent. An event that passes either has no tokens and names known blocks, or
