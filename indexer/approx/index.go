@@ -178,8 +178,8 @@ func (x *Index) Bytes() int {
 func (x *Index) bytes() (bytes, used int) {
 	const (
 		each = int(unsafe.Sizeof(pin{}))
-		// Beside itself and its holder, a worker has an entry in a map.
-		perWorker = int(unsafe.Sizeof(worker{})) + 160
+		// Beside itself, a worker has an entry in a map.
+		perWorker = int(unsafe.Sizeof(worker{})) + 128
 	)
 	bytes, used = int(x.trie.Bytes()), int(x.trie.Used())
 	more := x.tables + perWorker*x.joined
