@@ -36,12 +36,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/internal/backoff"
 	"github.com/routerd/routerd/kvcache"
 )
 
@@ -61,14 +61,7 @@ type Client struct {
 	poster  Poster
 	log     *slog.Logger
 	metrics *metrics
-
-	// turns counts the changes between here (even) and away (odd), so that what
-	// was asked before a change says nothing about the server after it.
-	turns atomic.Uint64
-	// failures counts how often in a row the server went away or was not back;
-	// a call that succeeds makes it 0, but a question of Run does not.
-	failures atomic.Int64
-	gone     chan struct{} // 1: wakes Run; full means it is awake already
+	absence *backoff.Absence
 }
 
 // New makes a Client; nothing is sent before the first call.
@@ -76,8 +69,8 @@ func New(cfg Config, poster Poster, log *slog.Logger, reg prometheus.Registerer)
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("shared cache: %w", err)
 	}
-	c := &Client{cfg: cfg, poster: poster, log: log, gone: make(chan struct{}, 1)}
-	m, err := newMetrics(reg, c.away)
+	c := &Client{cfg: cfg, poster: poster, log: log, absence: backoff.NewAbsence(firstPause, lastPause)}
+	m, err := newMetrics(reg, c.absence.Away)
 	if err != nil {
 		return nil, fmt.Errorf("register metrics of the shared cache: %w", err)
 	}
@@ -95,8 +88,8 @@ func (c *Client) Hits(
 	if len(blocks) == 0 {
 		return out, nil
 	}
-	turn := c.turns.Load()
-	if isAway(turn) {
+	turn := c.absence.Turn()
+	if turn.Away() {
 		c.metrics.errors[reasonAway].Inc()
 		return out, ErrAway
 	}
@@ -106,7 +99,7 @@ func (c *Client) Hits(
 		c.failed(ctx, turn, err)
 		return out, fmt.Errorf("ask the shared cache for %d blocks: %w", len(blocks), err)
 	}
-	if c.failures.Load() > 0 && c.failures.Swap(0) > 0 {
+	if c.absence.Succeeded() {
 		c.log.Info("the shared cache answers again")
 	}
 	c.metrics.seconds.Observe(time.Since(begun).Seconds())
@@ -117,17 +110,13 @@ func (c *Client) Hits(
 
 // failed counts a failure and, unless the caller ended the call or the server
 // has gone or come back meanwhile, takes the server for away.
-func (c *Client) failed(ctx context.Context, turn uint64, err error) {
+func (c *Client) failed(ctx context.Context, turn backoff.Turn, err error) {
 	why := reasonOf(err)
 	if ctx.Err() != nil {
 		why = reasonCancelled
 	}
 	c.metrics.errors[why].Inc()
-	if why == reasonCancelled || !c.turns.CompareAndSwap(turn, turn+1) {
-		return
-	}
-	if c.failures.Load() == 0 { // else it was told, and no call has succeeded since
+	if why != reasonCancelled && c.absence.Failed(turn) {
 		c.log.Warn("the shared cache is away; requests are routed without it", "reason", string(why), "err", err)
 	}
-	c.gone <- struct{}{} // never waits: Run takes it before it ends this time away
 }

@@ -1,5 +1,6 @@
-// Package backoff says how long to wait after failures in a row. It is pure but for the
-// draw in Pause.
+// Package backoff says how long to wait after failures in a row, and keeps callers from a
+// server that is away. The pauses are pure but for the draw; an Absence starts no
+// goroutine, its Run is one.
 //
 //	timer.Reset(backoff.Pause(500*time.Millisecond, 5*time.Second, failures))
 package backoff
