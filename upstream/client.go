@@ -192,7 +192,8 @@ func (c *Client) dial(call *Call, addr string) (*conn, *Error) {
 		return nil, c.failure(call, &conn{addr: addr}, PhaseDial, ErrCancelled)
 	}
 	c.counters.dialled.Add(1)
-	nc, err := c.dialer.DialContext(ctx, "tcp", addr)
+	kind, at := network(addr)
+	nc, err := c.dialer.DialContext(ctx, kind, at)
 	if err != nil {
 		return nil, c.failure(call, &conn{addr: addr}, PhaseDial, err)
 	}

@@ -21,10 +21,23 @@ func (c *Client) Post(ctx context.Context, endpoint, path string, body []byte) (
 	if err != nil {
 		return 0, nil, err
 	}
+	return c.post(ctx, ep, path, "application/json", "", body)
+}
+
+// PostBytes is Post of a body of no text to any endpoint, with a bearer token where that
+// is not empty.
+func (c *Client) PostBytes(ctx context.Context, ep Endpoint, path, token string, body []byte) (status int, answer []byte, err error) {
+	return c.post(ctx, ep, path, "application/octet-stream", token, body)
+}
+
+func (c *Client) post(ctx context.Context, ep Endpoint, path, kind, token string, body []byte) (status int, answer []byte, err error) {
 	req := fasthttp.AcquireRequest()
 	defer fasthttp.ReleaseRequest(req)
 	req.Header.SetMethod(fasthttp.MethodPost)
-	req.Header.SetContentType("application/json")
+	req.Header.SetContentType(kind)
+	if token != "" {
+		req.Header.Set(fasthttp.HeaderAuthorization, "Bearer "+token)
+	}
 	req.SetRequestURI(path)
 	req.SetBodyRaw(body)
 	var hdr fasthttp.ResponseHeader
