@@ -99,7 +99,7 @@ func (c *Client) Hits(
 		c.failed(ctx, turn, err)
 		return out, fmt.Errorf("ask the shared cache for %d blocks: %w", len(blocks), err)
 	}
-	if c.absence.Succeeded() {
+	if c.absence.Succeeded(turn) {
 		c.log.Info("the shared cache answers again")
 	}
 	c.metrics.seconds.Observe(time.Since(begun).Seconds())

@@ -53,8 +53,8 @@ var Layers = []Row{
 	{Component: "core/reserve", Repo: vocabulary, ThirdParty: pure, NoStd: outside},
 	{Component: "core/lora", Repo: vocabulary, ThirdParty: pure, NoStd: outside},
 	{Component: "indexer", Repo: []string{"fleet", "kvcache", "internal/cursor"}, ThirdParty: pure, NoStd: outside},
-	// remote reads a primary over the network.
-	{Component: "indexer/remote", Repo: []string{"indexer", "fleet", "kvcache"}},
+	// remote reads a primary over the network, and leaves one that is away alone for a while.
+	{Component: "indexer/remote", Repo: []string{"indexer", "internal/backoff", "fleet", "kvcache"}},
 
 	// Reading our own binary forms: what an index and a stream keep on disk.
 	{Component: "internal/cursor", Repo: none, ThirdParty: none, NoStd: outside},

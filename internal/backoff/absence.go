@@ -51,10 +51,10 @@ func (a *Absence) Failed(t Turn) (news bool) {
 	return news
 }
 
-// Succeeded hears that a question was answered. news is true the first time since one
-// failed.
-func (a *Absence) Succeeded() (news bool) {
-	return a.failures.Load() > 0 && a.failures.Swap(0) > 0
+// Succeeded hears that a question of that turn was answered, which says nothing where the
+// server has gone or come back since. news is true the first time since one failed.
+func (a *Absence) Succeeded(t Turn) (news bool) {
+	return a.failures.Load() > 0 && a.Turn() == t && a.failures.Swap(0) > 0
 }
 
 // Run has answers find out whether a server that went away is back, until ctx ends, and

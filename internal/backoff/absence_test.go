@@ -37,7 +37,10 @@ func TestAServerIsAwayFromItsFirstFailureUntilItAnswersRun(t *testing.T) {
 		if a.Failed(before) || a.Away() {
 			t.Error("a question from before it went away counts after it is back")
 		}
-		if !a.Succeeded() || a.Succeeded() {
+		if a.Succeeded(before) {
+			t.Error("an answer from before it went away is news after it is back")
+		}
+		if !a.Succeeded(a.Turn()) || a.Succeeded(a.Turn()) {
 			t.Error("the first success is no news, or the second is")
 		}
 		cancel()
