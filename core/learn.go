@@ -5,16 +5,32 @@ import (
 	"github.com/routerd/routerd/kvcache"
 )
 
-// learn tells the index where a prompt was booked. It is called without the
-// partition's lock, so that the rank may leave meanwhile: then the index has to forget
-// it once more.
-func (p *Partition) learn(sel *Selection, blocks []kvcache.BlockHash) {
+// Learn tells the index of a partition that another router booked a prompt, given by its
+// local block hashes, on a rank. It is false where there is no such partition or rank. It
+// keeps nothing of blocks and does not block.
+func (c *SelectionCore) Learn(key fleet.PartitionKey, w fleet.Worker, blocks []kvcache.BlockHash) bool {
+	p := c.directory.Load().partitions[key.Normalised()]
+	if p == nil {
+		return false
+	}
+	m := p.view.Load().byID[w.ID]
+	if m == nil || !m.record.Owns(w.Rank) {
+		return false
+	}
+	p.learn(w, m.generation, blocks)
+	return true
+}
+
+// learn tells the index that a prompt was booked on a rank of a record's generation. It is
+// called without the partition's lock, so that the rank may leave meanwhile: then the index
+// has to forget it once more.
+func (p *Partition) learn(w fleet.Worker, generation uint64, blocks []kvcache.BlockHash) {
 	if len(blocks) == 0 {
 		return
 	}
-	p.index.Record(sel.Worker, blocks)
-	if !p.view.Load().has(sel.Worker, sel.Reservation.Key().Generation) {
-		p.index.Forget(sel.Worker)
+	p.index.Record(w, blocks)
+	if !p.view.Load().has(w, generation) {
+		p.index.Forget(w)
 	}
 }
 

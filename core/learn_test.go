@@ -7,6 +7,7 @@ import (
 	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/core/reserve"
 	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/kvcache"
 )
 
 // learner is a world whose index takes bookings over.
@@ -103,5 +104,36 @@ func TestARankThatLeavesWhileItIsRecordedIsForgottenAfterwards(t *testing.T) {
 	}
 	if forgotten != 1 || len(w.cache.forgotten) != 2 {
 		t.Errorf("forgotten %d times before it was recorded, then %d; want 1 and 2", forgotten, len(w.cache.forgotten))
+	}
+}
+
+func TestWhatAnotherRouterBookedIsTheNextRequestsOverlap(t *testing.T) {
+	w, told := learner(t, 2)
+	tokens := prompt('A', 320)
+	blocks, err := kvcache.BlockHashes(nil, tokens, 16, kvcache.Seed("", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := fleet.Worker{ID: fleet.IDFromName("w2")}
+	for _, c := range []struct {
+		model string
+		rank  fleet.Worker
+		want  bool
+	}{{"m1", there, true}, {"m2", there, false}, {"m1", fleet.Worker{ID: 99}, false}, {"m1", fleet.Worker{ID: there.ID, Rank: 1}, false}} {
+		if got := w.Learn(model(c.model), c.rank, blocks); got != c.want {
+			t.Errorf("%s of %s: learned %t, want %t", c.rank, c.model, got, c.want)
+		}
+	}
+	if want := []fleet.Worker{there}; !slices.Equal(*told, want) {
+		t.Errorf("recorded %v, want %v", *told, want)
+	}
+	got, err := w.Select(t.Context(), bookRequest("here", tokens))
+	if err != nil || got.Worker != there || got.Overlap.Device != 20 {
+		t.Errorf("selected %+v, %v; want %s with 20 blocks", got, err, there)
+	}
+	w.cache.recorded = func(fleet.Worker) { w.remove(t, "w2") }
+	w.cache.forgotten = nil
+	if w.Learn(model("m1"), there, blocks); len(w.cache.forgotten) != 2 {
+		t.Errorf("a rank that left while it was recorded is forgotten %d times, want once more", len(w.cache.forgotten))
 	}
 }

@@ -178,7 +178,7 @@ func (c *SelectionCore) Reserve(ctx context.Context, b *Booking) (*Selection, er
 	}
 	bk = made
 	bk.tellBooked()
-	k.partition.learn(sel, k.blocks)
+	k.partition.learn(sel.Worker, sel.Reservation.Key().Generation, k.blocks)
 	return sel, nil
 }
 
