@@ -31,6 +31,7 @@ type rankView struct {
 
 // kvView is the cache of a rank. Blocks always has the tiers of a worker.
 type kvView struct {
+	Source  string         `json:"source,omitempty"`
 	Blocks  map[string]int `json:"blocks"`
 	Trusted bool           `json:"trusted"`
 	// Untrusted says why it is not trusted, where that is known.
@@ -68,7 +69,7 @@ func (s *Server) listPartitions(_ context.Context, x *exchange) error {
 }
 
 func viewKV(kv KV, hashes bool) kvView {
-	v := kvView{Blocks: map[string]int{}, Trusted: kv.Trusted, Untrusted: kv.Untrusted, LastSeq: kv.LastSeq, Dropped: kv.Dropped}
+	v := kvView{Source: kv.Source, Blocks: map[string]int{}, Trusted: kv.Trusted, Untrusted: kv.Untrusted, LastSeq: kv.LastSeq, Dropped: kv.Dropped}
 	if v.Dropped == nil {
 		v.Dropped = map[string]uint64{}
 	}

@@ -83,6 +83,9 @@ type WorkerRank struct {
 	Load core.LoadView `json:"load"`
 	// Report is what the engine says; absent when it says nothing, or has not lately.
 	Report *WorkerReport `json:"report,omitempty"`
+	// Source is where it is known from what the rank has cached: events, its own, or
+	// remote, another router's index, which is then asked how many blocks there are.
+	Source string `json:"kv_source,omitempty"`
 	// CachedBlocks are by tier. Trusted tells that the event stream lost nothing that
 	// was not had again.
 	CachedBlocks map[string]int `json:"cached_blocks"`
@@ -134,8 +137,15 @@ type KvStatus interface {
 	Status(key fleet.PartitionKey, w fleet.Worker, hashes bool) KV
 }
 
+// Where what is known of a rank's cache comes from.
+const (
+	KVFromEvents = "events" // the engine's own KV events
+	KVRemote     = "remote" // another router's index; how many blocks there are is known there
+)
+
 // KV is what is known of one rank's cache.
 type KV struct {
+	Source  string         // KVFromEvents or KVRemote
 	Blocks  map[string]int // blocks by tier
 	Trusted bool           // whether the event stream has no unrepaired gap
 	// Untrusted says why it is not trusted, where that is known.

@@ -64,7 +64,7 @@ type adminParts struct {
 	Sources   *catalog.Sources
 	Scraper   *scrape.Scraper
 	Core      *core.SelectionCore
-	Caches    *caches
+	Indexes   indexes
 	Gatherer  prometheus.Gatherer
 	Readiness *readiness
 	DataDir   *dataDir
@@ -81,9 +81,9 @@ func newAdmin(p adminParts) (*admin.Server, error) {
 	}
 	p.Addresses.token.Store(&ac.Token)
 	return admin.New(ac, admin.Parts{
-		Modules: p.Modules, Policies: p.Policies, Workers: workerList{p.Workers, p.Caches, p.Scraper, p.Core, p.Tokenizer, p.Adapters, p.Upstream}, WorkerSource: p.Source,
+		Modules: p.Modules, Policies: p.Policies, Workers: workerList{p.Workers, p.Indexes, p.Scraper, p.Core, p.Tokenizer, p.Adapters, p.Upstream}, WorkerSource: p.Source,
 		Drains: p.Workers, Sources: p.Sources, Partitions: p.Core,
-		Kv: p.Caches, Decisions: p.Core.Decisions(), Metrics: p.Gatherer, Config: p.Reloads, Ready: p.Readiness.check,
+		Kv: p.Indexes, Decisions: p.Core.Decisions(), Metrics: p.Gatherer, Config: p.Reloads, Ready: p.Readiness.check,
 		Limits: p.Runtime.Limits,
 	}, p.Log.With("component", "admin"))
 }

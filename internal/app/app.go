@@ -59,6 +59,7 @@ func Reloading(load func() (config.Config, error), log *Log) Option {
 type addresses struct {
 	frontend, admin string
 	selection       string // its URL, or unix:PATH; empty when it is off
+	index           string // as selection
 	token           atomic.Pointer[string]
 	drained         error // what the frontend's drain said
 }
@@ -79,6 +80,7 @@ func modules(ctx context.Context, cfg config.Config, from *source, log *slog.Log
 		adminModule(),
 		proxyModule(),
 		serviceModule(&cfg),
+		indexModule(&cfg),
 		fx.Invoke(runConfigWatch), // last: a reload finds everything started
 	)
 }
@@ -166,6 +168,10 @@ func (a *App) AdminURL() string { return "http://" + a.addr.admin }
 // SelectionAddress is the base URL of the selection service, or unix:PATH; empty
 // when it is off.
 func (a *App) SelectionAddress() string { return a.addr.selection }
+
+// IndexAddress is the base URL at which other routers read the index, or unix:PATH; empty
+// when it is off.
+func (a *App) IndexAddress() string { return a.addr.index }
 
 // Token is the admin API's bearer token.
 func (a *App) Token() string { return *a.addr.token.Load() }

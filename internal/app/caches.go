@@ -29,6 +29,15 @@ import (
 // audit.
 const hashMismatch = "hash_mismatch"
 
+// indexes is what the router has of an index, of whichever kind.
+type indexes interface {
+	core.KvIndexSource
+	core.Forgetter
+	catalog.Listeners
+	admin.KvStatus
+	selection.Index
+}
+
 // caches joins the partitions' indexes, which the core asks, with the event
 // streams that feed them. It is safe for concurrent use.
 type caches struct {
@@ -43,14 +52,10 @@ type caches struct {
 }
 
 var (
-	_ core.KvIndexSource = (*caches)(nil)
-	_ core.Forgetter     = (*caches)(nil)
-	_ core.Forgetter     = (*host.PolicySource)(nil)
-	_ catalog.Listeners  = (*caches)(nil)
-	_ core.KvIndex       = (*partitionCache)(nil)
-	_ zmq.Sink           = (*partitionCache)(nil)
-	_ admin.KvStatus     = (*caches)(nil)
-	_ selection.Index    = (*caches)(nil)
+	_ indexes        = (*caches)(nil)
+	_ core.Forgetter = (*host.PolicySource)(nil)
+	_ core.KvIndex   = (*partitionCache)(nil)
+	_ zmq.Sink       = (*partitionCache)(nil)
 )
 
 func newCaches(ingress *zmq.DirectIngress, log *slog.Logger, reg prometheus.Registerer) (*caches, error) {
@@ -220,7 +225,7 @@ func (c *caches) Unlisten(key fleet.PartitionKey, ranks ...fleet.Worker) {
 
 // Status tells how a rank's cache stands.
 func (c *caches) Status(key fleet.PartitionKey, w fleet.Worker, hashes bool) admin.KV {
-	kv := admin.KV{Blocks: map[string]int{}, Dropped: map[string]uint64{}}
+	kv := admin.KV{Source: admin.KVFromEvents, Blocks: map[string]int{}, Dropped: map[string]uint64{}}
 	for _, t := range kvcache.AllTiers() {
 		kv.Blocks[t.String()] = 0
 	}

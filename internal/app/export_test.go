@@ -18,6 +18,7 @@ import (
 	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/host"
+	"github.com/routerd/routerd/ingress/zmq"
 	"github.com/routerd/routerd/internal/config"
 	"github.com/routerd/routerd/upstream"
 )
@@ -34,17 +35,24 @@ type Inside struct {
 	scraper    *scrape.Scraper
 	upstream   *upstream.Client
 	reconciler *catalog.Reconciler
+	ingress    *zmq.DirectIngress
 }
 
 // StartWatched starts a router that can be looked into.
 func StartWatched(ctx context.Context, cfg config.Config, load func() (config.Config, error), log *Log) (*App, *Inside, error) {
 	in := &Inside{}
-	a, err := start(ctx, cfg, &source{load: load, log: log}, log.Logger, fx.Populate(&in.runtime, &in.monitor, &in.scraper, &in.upstream, &in.reconciler))
+	a, err := start(ctx, cfg, &source{load: load, log: log}, log.Logger, fx.Populate(&in.runtime, &in.monitor, &in.scraper, &in.upstream, &in.reconciler, &in.ingress))
 	return a, in, err
 }
 
 // Limits are those of guest modules.
 func (in *Inside) Limits() host.Limits { return in.runtime.Limits() }
+
+// Listens tells whether there is a stream of KV events of a rank.
+func (in *Inside) Listens(w fleet.Worker) bool {
+	_, ok := in.ingress.Status(w)
+	return ok
+}
 
 // Plan makes a list that of a source behind the source's back.
 func (in *Inside) Plan(source string, list []fleet.Record) error {

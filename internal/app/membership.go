@@ -27,7 +27,7 @@ func membershipModule() fx.Option {
 }
 
 func newReconciler(
-	lc fx.Lifecycle, d *dataDir, l *live, c *core.SelectionCore, index *caches, monitor *health.Monitor, scraper *scrape.Scraper, all *roster,
+	lc fx.Lifecycle, d *dataDir, l *live, c *core.SelectionCore, index indexes, monitor *health.Monitor, scraper *scrape.Scraper, all *roster,
 	client *upstream.Client, log *slog.Logger, failed failures,
 ) (*catalog.Reconciler, error) {
 	drains, err := catalog.OpenDrains(d.file("drains.json"))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/routerd/routerd/host/wasmtest"
 	"github.com/routerd/routerd/internal/app"
+	"github.com/routerd/routerd/internal/config"
 )
 
 // Whatever the router has registered, a guest's metric cannot take its name.
@@ -62,6 +63,7 @@ func TestMetricsHaveProperNamesAndStandInTheReference(t *testing.T) {
 	const file = "../../docs/reference/metrics.md"
 	cfg := withService(t)
 	cfg.SharedCache.URL = "http://127.0.0.1:1"
+	cfg.Index.Kind, cfg.Index.Remote.URL, cfg.Index.Serve.Listen = config.IndexRemote, "http://127.0.0.1:1", "127.0.0.1:0" // both, for their metrics
 	all, err := app.Metrics(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -94,13 +93,9 @@ func askPeers(lc fx.Lifecycle, cfg config.Config, index *caches, log *slog.Logge
 	log = log.With("component", "peers")
 	lc.Append(fx.StopHook(index.warm.drop))
 	lc.Append(fx.StartHook(func(ctx context.Context) error {
-		token := ""
-		if file := cfg.Index.PeerTokenFile; file != "" {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				return fmt.Errorf("index.peer_token_file: %w", err)
-			}
-			token = strings.TrimSpace(string(text))
+		token, err := foreignToken("index.peer_token_file", cfg.Index.PeerTokenFile)
+		if err != nil {
+			return err
 		}
 		for _, peer := range cfg.Index.Peers {
 			began := time.Now()

@@ -23,7 +23,7 @@ import (
 // selectionModule is the core, the indexes that it asks and the streams that
 // feed them.
 func selectionModule() fx.Option {
-	return fx.Module("selection", fx.Provide(newSocketConfig, newIngress, newCaches, newSelectionMetrics, newSharedCaches, newCore), fx.Invoke(followCore, followSharedCache, askPeers, keepIndex, forgetDeserted))
+	return fx.Module("selection", fx.Provide(newSocketConfig, newIngress, newCaches, newIndexes, newSelectionMetrics, newSharedCaches, newCore), fx.Invoke(followCore, followSharedCache, askPeers, keepIndex, forgetDeserted))
 }
 
 // newSocketConfig is how the sockets to engines are, with the secret key that the configuration names.
@@ -54,7 +54,7 @@ func newIngress(lc fx.Lifecycle, cfg zmq.Config, log *slog.Logger, reg prometheu
 }
 
 func newCore(
-	lc fx.Lifecycle, cfg config.Config, policies *host.PolicySource, index *caches, shared *sharedCaches, metrics *selectionMetrics,
+	lc fx.Lifecycle, cfg config.Config, policies *host.PolicySource, index indexes, shared *sharedCaches, metrics *selectionMetrics,
 	monitor *health.Monitor, scraper *scrape.Scraper, log *slog.Logger, reg prometheus.Registerer, failed failures,
 ) (*core.SelectionCore, error) {
 	cc := coreConfig(&cfg)

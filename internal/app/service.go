@@ -8,8 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"strconv"
-	"strings"
 	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,7 +18,6 @@ import (
 	"github.com/routerd/routerd/catalog/api"
 	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/internal/config"
-	"github.com/routerd/routerd/internal/httpapi"
 	"github.com/routerd/routerd/selection"
 )
 
@@ -33,7 +30,7 @@ func serviceModule(cfg *config.Config) fx.Option {
 	return fx.Module("selection service", fx.Provide(newService), fx.Invoke(followService, serveService))
 }
 
-func newService(l *live, c *core.SelectionCore, workers *catalog.Reconciler, source *api.Source, index *caches, log *slog.Logger, reg prometheus.Registerer) (*selection.Server, error) {
+func newService(l *live, c *core.SelectionCore, workers *catalog.Reconciler, source *api.Source, index indexes, log *slog.Logger, reg prometheus.Registerer) (*selection.Server, error) {
 	sc, err := serviceConfig(l.Load())
 	if err != nil {
 		return nil, err
@@ -46,15 +43,9 @@ func newService(l *live, c *core.SelectionCore, workers *catalog.Reconciler, sou
 func serviceConfig(cfg *config.Config) (selection.Config, error) {
 	s := cfg.Selection
 	sc := selection.Config{MaxBody: int64(s.MaxBody), HalfClose: s.HalfClose, PolicyHeaders: cfg.Plugins.Headers}
-	if s.TokenFile != "" {
-		text, err := os.ReadFile(s.TokenFile)
-		if err != nil {
-			return sc, fmt.Errorf("selection.token_file: %w", err)
-		}
-		sc.Token = strings.TrimSpace(string(text))
-		if err := httpapi.CheckToken("the token in "+strconv.Quote(s.TokenFile), sc.Token); err != nil {
-			return sc, fmt.Errorf("selection.token_file: %w", err)
-		}
+	var err error
+	if sc.Token, err = ownToken("selection.token_file", s.TokenFile); err != nil {
+		return sc, err
 	}
 	return sc, sc.Validate()
 }
@@ -81,10 +72,7 @@ func serveService(lc fx.Lifecycle, cfg config.Config, s *selection.Server, addr 
 			if err != nil {
 				return err
 			}
-			addr.selection = cfg.Selection.Listen
-			if tcp, ok := ln.Addr().(*net.TCPAddr); ok {
-				addr.selection = "http://" + tcp.String()
-			}
+			addr.selection = addressOf(ln, cfg.Selection.Listen)
 			go func() {
 				defer close(served)
 				if err := s.Serve(ln); err != nil {

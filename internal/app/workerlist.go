@@ -44,7 +44,7 @@ const breakerOnTrial = "breaker_half_open: one call at a time, until enough have
 // manager of adapters know of them.
 type workerList struct {
 	catalog   *catalog.Reconciler
-	caches    *caches
+	indexes   indexes
 	scraper   *scrape.Scraper
 	core      *core.SelectionCore
 	tokenizer *prompt.Tokenizer
@@ -78,8 +78,8 @@ func (l workerList) worker(v catalog.View, ranks []core.RankView, managed []adap
 	out := admin.Worker{View: v, Ranks: make([]admin.WorkerRank, len(ranks))}
 	for i, r := range ranks {
 		w := fleet.Worker{ID: v.ID, Rank: r.Rank}
-		kv := l.caches.Status(v.Partition(), w, false)
-		rank := admin.WorkerRank{Rank: r.Rank, Load: r.Load, CachedBlocks: kv.Blocks, Trusted: kv.Trusted, Untrusted: kv.Untrusted, Unconnected: kv.Unconnected, Dropped: kv.Dropped}
+		kv := l.indexes.Status(v.Partition(), w, false)
+		rank := admin.WorkerRank{Rank: r.Rank, Load: r.Load, Source: kv.Source, CachedBlocks: kv.Blocks, Trusted: kv.Trusted, Untrusted: kv.Untrusted, Unconnected: kv.Unconnected, Dropped: kv.Dropped}
 		if !kv.LastAt.IsZero() {
 			age := now.Sub(kv.LastAt).Milliseconds()
 			rank.EventAgeMs = &age

@@ -42,6 +42,7 @@ type workerRank struct {
 		KVUsage *float64 `json:"kv_usage"`
 		AgeMs   int64    `json:"age_ms"`
 	} `json:"report"`
+	Source       string            `json:"kv_source"`
 	CachedBlocks map[string]int    `json:"cached_blocks"`
 	Trusted      bool              `json:"trusted"`
 	Untrusted    string            `json:"untrusted"`

@@ -17,6 +17,9 @@ func TestAWorkersEventStreamIsThatOfTheRankThatIsWorstOff(t *testing.T) {
 		"unconnected":    {trusted, away, lost},
 		"untrusted(gap)": {trusted, {Rank: 1, Untrusted: "gap"}},
 		"none":           {trusted, {Rank: 2, Trusted: true}},
+		// Those that another router listens to: also of a worker without events of its own.
+		"remote trusted":   {{Source: "remote", Trusted: true}, {Rank: 2, Source: "remote", Trusted: true}},
+		"remote untrusted": {{Source: "remote", Trusted: true}, {Rank: 2, Source: "remote"}},
 	} {
 		v := worker{Record: fleet.Record{KVEvents: map[int]string{0: "tcp://h:1", 1: "tcp://h:2"}}, Ranks: ranks}
 		if got := worst(v); got != want {

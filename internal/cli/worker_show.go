@@ -76,8 +76,14 @@ func worst(v worker) string {
 
 // events is how a rank's event stream is: none where nobody publishes any, unconnected
 // where the publisher cannot be reached, else trusted or not; and how long ago the last
-// one came.
+// one came. Where another router listens, it is what that said.
 func events(v worker, r workerRank) string {
+	if r.Source == "remote" {
+		if r.Trusted {
+			return "remote trusted"
+		}
+		return "remote untrusted"
+	}
 	if v.KVEvents[int(r.Rank)] == "" {
 		return "none"
 	}

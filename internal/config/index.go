@@ -1,22 +1,113 @@
 package config
 
 import (
+	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
+
+	"github.com/routerd/routerd/indexer/remote"
+)
+
+// The kinds of index.
+const (
+	IndexExact  = "exact"  // from the engines' KV events
+	IndexRemote = "remote" // that of another router
 )
 
 // Index configures the index of the engines' caches.
 type Index struct {
-	Peers         []string `koanf:"peers" reload:"restart" doc:"Selection services of other routers, http://HOST:PORT or unix:PATH, whose index a start takes over: of the first that answers."`
-	PeerTokenFile string   `koanf:"peer_token_file" reload:"restart" doc:"File that holds the bearer token which they ask for; empty for none."`
-	PeerTimeout   Duration `koanf:"peer_timeout" reload:"restart" min:"10ms" max:"10m" doc:"How long one of them may take to hand its index over."`
-	Dump          bool     `koanf:"dump" reload:"restart" doc:"Whether the index is written to data_dir at each stop, and a start takes it over."`
-	DumpInterval  Duration `koanf:"dump_interval" reload:"restart" min:"1s" max:"24h" off:"true" doc:"How often it is written while the router runs, for a start after a crash; 0s writes it at a stop alone."`
+	Kind          string      `koanf:"kind" reload:"restart" oneof:"exact remote" doc:"Where it comes from: the KV events of engines (exact), or another router, which index.remote names (remote): then nobody listens to the KV events of workers."`
+	Peers         []string    `koanf:"peers" reload:"restart" doc:"Selection services of other routers, http://HOST:PORT or unix:PATH, whose index a start takes over: of the first that answers. Of the kind exact only."`
+	PeerTokenFile string      `koanf:"peer_token_file" reload:"restart" doc:"File that holds the bearer token which they ask for; empty for none."`
+	PeerTimeout   Duration    `koanf:"peer_timeout" reload:"restart" min:"10ms" max:"10m" doc:"How long one of them may take to hand its index over."`
+	Dump          bool        `koanf:"dump" reload:"restart" doc:"Whether the index is written to data_dir at each stop, and a start takes it over."`
+	DumpInterval  Duration    `koanf:"dump_interval" reload:"restart" min:"1s" max:"24h" off:"true" doc:"How often it is written while the router runs, for a start after a crash; 0s writes it at a stop alone."`
+	Remote        IndexRead   `koanf:"remote"`
+	Serve         IndexServed `koanf:"serve"`
+}
+
+// IndexRead is the primary that an index of the kind remote is read from.
+type IndexRead struct {
+	URL       string   `koanf:"url" reload:"restart" doc:"The index.serve.listen of another router, the primary, as http://HOST:PORT or unix:PATH. It must know the workers by the same ids, and have blocks of the same size."`
+	TokenFile string   `koanf:"token_file" reload:"restart" doc:"File that holds the bearer token which it asks for; empty for none."`
+	Deadline  Duration `koanf:"deadline" reload:"restart" min:"1ms" max:"1s" doc:"How long a decision may wait for its answer. Where it has not answered by then, decisions go by load until it does."`
+}
+
+// IndexServed is where other routers read the index.
+type IndexServed struct {
+	Listen    string `koanf:"listen" reload:"restart" doc:"Address at which routers with index.kind remote read this one's index and tell it of their decisions, HOST:PORT or unix:PATH with an absolute path of at most 107 bytes, which gets mode 0660; empty is off. Of the kind exact only."`
+	TokenFile string `koanf:"token_file" reload:"restart" doc:"File that holds the bearer token which they must have, 16 or more visible ASCII characters; empty asks for none."`
 }
 
 func defaultIndex() Index {
-	return Index{PeerTimeout: Duration(10 * time.Second), Dump: true, DumpInterval: Duration(5 * time.Minute)}
+	return Index{
+		Kind: IndexExact, PeerTimeout: Duration(10 * time.Second), Dump: true, DumpInterval: Duration(5 * time.Minute),
+		Remote: IndexRead{Deadline: Duration(remote.DefaultConfig().Deadline)},
+	}
+}
+
+// index checks what spans several keys of index.
+func (l *loader) index(cfg *Config) {
+	x := &cfg.Index
+	refuse := func(value, allowed string, path ...string) {
+		path = append([]string{"index"}, path...)
+		l.problems = append(l.problems, badValue(l.origin(path), dotted(path), withoutUser(value), allowed))
+	}
+	if len(x.Peers) == 0 {
+		x.Peers = nil
+	}
+	for i, p := range x.Peers {
+		if allowed := checkPeer(p); allowed != "" {
+			refuse(p, allowed, "peers", strconv.Itoa(i))
+		}
+	}
+	if allowed := checkPrimary(x.Remote.URL); allowed != "" && (x.Kind == IndexRemote || x.Remote.URL != "") {
+		refuse(x.Remote.URL, allowed, "remote", "url")
+	}
+	if x.Kind != IndexRemote {
+		return
+	}
+	const own = "none beside index.kind: remote, which has no index of its own"
+	if len(x.Peers) > 0 {
+		refuse(x.Peers[0], own, "peers")
+	}
+	if x.Serve.Listen != "" {
+		refuse(x.Serve.Listen, own, "serve", "listen")
+	}
+}
+
+// openIndex warns of an index that other machines can read without a token: it tells which
+// prompts are cached, and believes what it is told.
+func (c Config) openIndex() []Warning {
+	s := c.Index.Serve
+	if !reachable(s.Listen) || s.TokenFile != "" {
+		return nil
+	}
+	return []Warning{{
+		WarnOpenIndex, "index.serve.token_file",
+		fmt.Sprintf("index.serve.listen %q is not on loopback and no token is asked for: whoever reaches it can find out which prompts are cached, and record decisions", s.Listen),
+	}}
+}
+
+// unusedIndex warns of keys of index that have no effect beside the others.
+func (c Config) unusedIndex() (out []Warning) {
+	if c.Index.Serve.TokenFile != "" && c.Index.Serve.Listen == "" {
+		out = append(out, Warning{WarnUnusedToken, "index.serve.listen", "index.serve.token_file is given and index.serve.listen is not: the index is not served"})
+	}
+	if c.Index.Remote.URL != "" && c.Index.Kind != IndexRemote {
+		out = append(out, Warning{WarnUnusedPrimary, "index.kind", fmt.Sprintf("index.remote.url is given and index.kind is %q: the primary is not asked", c.Index.Kind)})
+	}
+	return out
+}
+
+// checkPrimary is what a primary's address may be; empty when it may.
+func checkPrimary(address string) (allowed string) {
+	if checkPeer(address) == "" && !strings.HasPrefix(strings.ToLower(address), "https:") {
+		return ""
+	}
+	return "http://HOST:PORT or unix:PATH with an absolute path of at most 107 bytes"
 }
 
 // checkPeer is what a peer's address may be; empty when it may.

@@ -3,6 +3,10 @@ package config_test
 import (
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/routerd/routerd/indexer/remote"
+	"github.com/routerd/routerd/internal/config"
 )
 
 func TestPeersAreAddressesOfSelectionServices(t *testing.T) {
@@ -16,5 +20,60 @@ func TestPeersAreAddressesOfSelectionServices(t *testing.T) {
 	_, err := load(t, "index: {peers: ['http://user:CANARY@h']}\n", nil)
 	if err == nil || strings.Contains(err.Error(), "CANARY") {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestAnIndexIsTheRoutersOwnUnlessAPrimaryIsNamed(t *testing.T) {
+	if x := mustLoad(t, "", nil).Config.Index; x.Kind != config.IndexExact || x.Serve.Listen != "" || x.Remote.Deadline.Std() != remote.DefaultConfig().Deadline {
+		t.Errorf("got %+v", x)
+	}
+	for _, good := range []string{"http://10.0.0.7:8093", "http://primary/", "unix:/run/i.sock"} {
+		if x := mustLoad(t, "index: {kind: remote, remote: {url: '"+good+"', deadline: 5ms}}\n", nil).Config.Index; x.Remote.URL != good || x.Remote.Deadline.Std() != 5*time.Millisecond {
+			t.Errorf("got %+v", x)
+		}
+	}
+	for _, bad := range []string{"", "10.0.0.7:8093", "https://h", "http://", "http://h/index", "unix:relative"} {
+		refused(t, "index: {kind: remote, remote: {url: '"+bad+"'}}\n", nil, `index.remote.url: "`+bad+`" is not allowed; allowed: http://HOST:PORT or unix:PATH`)
+	}
+	refused(t, "index: {remote: {url: 'ftp://h'}}\n", nil, `index.remote.url: "ftp://h" is not allowed`)
+	refused(t, "index: {kind: radix}\n", nil, `index.kind: "radix" is not allowed`)
+	refused(t, "index: {remote: {deadline: 2s}}\n", nil, "index.remote.deadline", "2s")
+	beside := "index: {kind: remote, remote: {url: 'unix:/p'}, "
+	refused(t, beside+"peers: ['http://h']}\n", nil, `index.peers: "http://h" is not allowed; allowed: none beside index.kind: remote`)
+	refused(t, beside+"serve: {listen: 'unix:/q'}}\n", nil, `index.serve.listen: "unix:/q" is not allowed; allowed: none beside index.kind: remote`)
+	_, err := load(t, "index: {kind: remote, remote: {url: 'http://user:CANARY@h'}}\n", nil)
+	if err == nil || strings.Contains(err.Error(), "CANARY") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAServedIndexListensAtAnAddressOfItsOwn(t *testing.T) {
+	for _, good := range []string{"127.0.0.1:8093", "unix:/run/i.sock"} {
+		if got := mustLoad(t, "index: {serve: {listen: '"+good+"'}}\n", nil).Config.Index.Serve.Listen; got != good {
+			t.Errorf("got %q", got)
+		}
+	}
+	refused(t, "index: {serve: {listen: ':8093'}}\n", nil, `index.serve.listen: ":8093"`)
+	refused(t, "index: {serve: {listen: '127.0.0.1:8081'}}\n", nil, `index.serve.listen: "127.0.0.1:8081" is not allowed; allowed: an address that admin.listen does not have`)
+	refused(t, "selection: {listen: 'unix:/s'}\nindex: {serve: {listen: 'unix:/s'}}\n", nil, "an address that selection.listen does not have")
+}
+
+func TestWhatIsProbablyNotMeantOfTheIndexIsWarnedOf(t *testing.T) {
+	for text, want := range map[string]string{
+		"serve: {listen: '127.0.0.1:8093'}":                      "",
+		"serve: {listen: 'unix:/s'}":                             "",
+		"serve: {listen: '0.0.0.0:8093'}":                        config.WarnOpenIndex + " index.serve.token_file",
+		"serve: {listen: '0.0.0.0:8093', token_file: /t}":        "",
+		"serve: {token_file: /t}":                                config.WarnUnusedToken + " index.serve.listen",
+		"remote: {url: 'unix:/s'}":                               config.WarnUnusedPrimary + " index.kind",
+		"kind: remote, remote: {url: 'unix:/s', token_file: /t}": "",
+	} {
+		got := ""
+		for _, w := range mustLoad(t, "index: {"+text+"}\n", nil).Config.Warnings() {
+			got += w.Code + " " + w.Key
+		}
+		if got != want {
+			t.Errorf("%s: got %q, want %q", text, got, want)
+		}
 	}
 }

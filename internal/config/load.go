@@ -267,15 +267,7 @@ func (l *loader) finish(cfg *Config) {
 			l.problems = append(l.problems, badValue(l.origin(path), dotted(path), h, allowed))
 		}
 	}
-	if len(cfg.Index.Peers) == 0 {
-		cfg.Index.Peers = nil
-	}
-	for i, p := range cfg.Index.Peers {
-		if allowed := checkPeer(p); allowed != "" {
-			path := []string{"index", "peers", strconv.Itoa(i)}
-			l.problems = append(l.problems, badValue(l.origin(path), dotted(path), withoutUser(p), allowed))
-		}
-	}
+	l.index(cfg)
 	for i, r := range cfg.Workers.Static {
 		rec, err := r.Normalised()
 		if err == nil {

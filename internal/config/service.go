@@ -73,10 +73,11 @@ func (l *loader) listeners(cfg *Config) {
 		{"frontend", cfg.Frontend.Listen, checkAddress},
 		{"admin", cfg.Admin.Listen, checkAddress},
 		{"selection", cfg.Selection.Listen, checkListen},
+		{"index.serve", cfg.Index.Serve.Listen, checkListen},
 	} {
-		path := []string{at.key, "listen"}
+		path := append(strings.Split(at.key, "."), "listen")
 		switch err := at.check(at.address); {
-		case at.key == "selection" && at.address == "": // off
+		case (at.key == "selection" || at.key == "index.serve") && at.address == "": // off
 		case err != nil:
 			l.problems = append(l.problems, badValue(l.origin(path), dotted(path), at.address, err.Error()))
 		case taken[at.address] != "" && !strings.HasSuffix(at.address, ":0"):
@@ -90,8 +91,7 @@ func (l *loader) listeners(cfg *Config) {
 // openSelection warns of a selection service that other machines can reach and
 // that asks for no token: it books, and changes the workers.
 func (c Config) openSelection() []Warning {
-	_, unix := SocketPath(c.Selection.Listen)
-	if c.Selection.Listen == "" || unix || c.Selection.TokenFile != "" || loopback(c.Selection.Listen) {
+	if !reachable(c.Selection.Listen) || c.Selection.TokenFile != "" {
 		return nil
 	}
 	return []Warning{{
@@ -106,6 +106,12 @@ func (c Config) unusedToken() []Warning {
 		return nil
 	}
 	return []Warning{{WarnUnusedToken, "selection.listen", "selection.token_file is given and selection.listen is not: the selection service is off"}}
+}
+
+// reachable tells whether other machines reach an address; empty is off.
+func reachable(address string) bool {
+	_, unix := SocketPath(address)
+	return address != "" && !unix && !loopback(address)
 }
 
 // loopback tells whether an address is this machine's own.

@@ -28,6 +28,8 @@ func (l *Loaded) CheckTokens() []Problem {
 		{key: "admin.token_file", file: c.Admin.TokenFile, made: true, check: httpapi.CheckToken, what: "the token"},
 		{key: "selection.token_file", file: c.Selection.TokenFile, check: httpapi.CheckToken, what: "the token"},
 		{key: "index.peer_token_file", file: c.Index.PeerTokenFile},
+		{key: "index.remote.token_file", file: c.Index.Remote.TokenFile},
+		{key: "index.serve.token_file", file: c.Index.Serve.TokenFile, check: httpapi.CheckToken, what: "the token"},
 		{key: "ingress.curve.secret_key_file", file: c.Ingress.Curve.SecretKeyFile, check: zmq.CheckKey, what: "the key"},
 	} {
 		if t.file == "" {

@@ -16,7 +16,9 @@ const (
 	WarnUnknownClass  = "unknown_class"  // a rule's class is none of queue.classes
 	WarnUnknownModel  = "unknown_model"  // a managed adapter's model is none that the file knows
 	WarnOpenSelection = "open_selection" // the selection service can be reached from elsewhere and asks for no token
-	WarnUnusedToken   = "unused_token"   // a token is configured for a selection service that is off
+	WarnUnusedToken   = "unused_token"   // a token is configured for a listener that is off
+	WarnOpenIndex     = "open_index"     // the index can be read from elsewhere and asks for no token
+	WarnUnusedPrimary = "unused_primary" // a primary is configured whose index is not read
 	WarnFewSlots      = "few_slots"      // a model's managed adapters do not all fit its workers of the file
 )
 
@@ -30,7 +32,7 @@ type Warning struct {
 
 // Warnings are what is probably not meant, in the order of the file.
 func (c Config) Warnings() []Warning {
-	return slices.Concat(c.unknownClasses(), c.boundsWithoutCapacity(), c.adaptersWithoutPlace(), c.openSelection(), c.unusedToken())
+	return slices.Concat(c.unknownClasses(), c.boundsWithoutCapacity(), c.adaptersWithoutPlace(), c.openSelection(), c.unusedToken(), c.openIndex(), c.unusedIndex())
 }
 
 // unknownClasses warns of rules for classes in which nobody can wait.
