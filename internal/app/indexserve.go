@@ -57,10 +57,7 @@ func serveIndex(lc fx.Lifecycle, cfg config.Config, own *caches, c *core.Selecti
 	if err := reg.Register(newServedMetrics(index.Stats)); err != nil {
 		return fmt.Errorf("register metrics of the served index: %w", err)
 	}
-	s := apiserver.NewPosts(apiserver.PostsConfig{
-		Posts:   []apiserver.Post{{Path: remote.PathFind, Handle: index.Find}, {Path: remote.PathRecord, Handle: index.Record}},
-		MaxBody: remote.MaxMessage, Token: token, TokenKey: "index.serve.token_file", Realm: "routerd index",
-	}, log.With("component", "index"))
+	s := newIndexServer(index, token, log.With("component", "index"))
 	ended := make(chan struct{})
 	lc.Append(fx.Hook{
 		OnStart: func(ctx context.Context) error {
@@ -84,6 +81,13 @@ func serveIndex(lc fx.Lifecycle, cfg config.Config, own *caches, c *core.Selecti
 		},
 	})
 	return nil
+}
+
+func newIndexServer(index *remote.Server, token string, log *slog.Logger) *apiserver.Server {
+	return apiserver.NewPosts(apiserver.PostsConfig{
+		Posts:   []apiserver.Post{{Path: remote.PathFind, Handle: index.Find}, {Path: remote.PathRecord, Handle: index.Record}},
+		MaxBody: remote.MaxMessage, Token: token, TokenKey: "index.serve.token_file", Realm: "routerd index",
+	}, log)
 }
 
 // addressOf is where others reach a listener: the URL of its address, or else what is
