@@ -15,7 +15,7 @@ const (
 	DropBadRank                              // events for a rank that the worker does not have
 	DropUnknownParent                        // blocks whose parent was never stored or is gone
 	DropOpaqueParent                         // blocks below one that could not be indexed
-	DropMultimodal                           // blocks whose content the tokens do not tell
+	DropMultimodal                           // blocks with content that neither tokens nor items tell
 	DropBlockSizeMismatch                    // blocks of another size than the partition's
 	DropPartialBlock                         // blocks shorter than a full one
 	DropNotDense                             // blocks whose tokens do not cover them exactly

@@ -56,7 +56,11 @@ type Event struct {
 	LoraID  int64  // adapter number where the engine sends no name, else 0
 	Salt    string // cache salt of the chain, "" when this event names none
 
-	// With Opaque set, the blocks from OpaqueFrom on hold content that the tokens do not tell (images and such).
+	// Items are, by stored block, the hashes of the images and other items that touch it, in any order; blocks beyond
+	// its end have none. They are part of the blocks' identity.
+	Items [][]uint64
+
+	// With Opaque set, the blocks from OpaqueFrom on hold content that neither tokens nor items tell.
 	Opaque     bool
 	OpaqueFrom int
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/zeebo/xxh3"
 )
@@ -46,4 +47,31 @@ func (h Hashing) Blocks(dst []BlockHash, tokens []uint32, blockSize int) ([]Bloc
 		dst[i] = BlockHash(xxh3.HashSeed(buf, h.Seed))
 	}
 	return dst, nil
+}
+
+// digestLength is the length of an identifier that engines make of an image's bytes, in hexadecimal digits.
+const digestLength = 64
+
+// IsDigest tells whether an item's identifier has the form that engines make of its bytes.
+func IsDigest(identifier []byte) bool {
+	if len(identifier) != digestLength {
+		return false
+	}
+	for _, c := range identifier {
+		if (c < '0' || c > '9') && (c|0x20 < 'a' || c|0x20 > 'f') {
+			return false
+		}
+	}
+	return true
+}
+
+// ItemHash is the hash that stands for an engine's identifier of an image or another item: the first 64 bits of a
+// digest, XXH3-64 of any other text.
+func ItemHash(identifier []byte) uint64 {
+	if IsDigest(identifier) {
+		if n, err := strconv.ParseUint(string(identifier[:16]), 16, 64); err == nil {
+			return n
+		}
+	}
+	return xxh3.Hash(identifier)
 }

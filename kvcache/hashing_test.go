@@ -5,9 +5,11 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/zeebo/xxh3"
 
 	"github.com/routerd/routerd/kvcache"
 )
@@ -83,6 +85,31 @@ func TestHashingWithoutItemsIsTheOtherTwo(t *testing.T) {
 	}
 	if _, err := (kvcache.Hashing{}).Blocks(nil, tokens, 0); err == nil {
 		t.Error("block size 0 gave no error")
+	}
+}
+
+func TestAnIdentifierOfAnItemIsADigestOrAnyText(t *testing.T) {
+	digest := "fedcba98765432100123456789abcdef0123456789abcdef0123456789abcdef"
+	for _, c := range []struct {
+		name, identifier string
+		want             uint64
+		digest           bool
+	}{
+		{"digest", digest, 0xfedcba9876543210, true},
+		{"digest in capitals", strings.ToUpper(digest), 0xfedcba9876543210, true},
+		{"only its first 16 digits count", digest[:16] + strings.Repeat("0", 48), 0xfedcba9876543210, true},
+		{"a digit short", digest[:63], xxh3.HashString(digest[:63]), false},
+		{"a digit too many", digest + "0", xxh3.HashString(digest + "0"), false},
+		{"no hexadecimal digit at its end", digest[:63] + "g", xxh3.HashString(digest[:63] + "g"), false},
+		{"a sign", "+" + digest[1:], xxh3.HashString("+" + digest[1:]), false},
+		{"a name", "image-1", xxh3.HashString("image-1"), false},
+		{"nothing", "", xxh3.HashString(""), false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := kvcache.ItemHash([]byte(c.identifier)); got != c.want || kvcache.IsDigest([]byte(c.identifier)) != c.digest {
+				t.Errorf("%016x, digest %t; want %016x, %t", got, !c.digest, c.want, c.digest)
+			}
+		})
 	}
 }
 

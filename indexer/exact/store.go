@@ -44,12 +44,8 @@ func (x *Index) store(h *holder, ev *kvcache.Event, res *kvcache.Applied) {
 		res.Drops[kvcache.DropMultimodal] += uint64(len(ev.Hashes) - n)
 		x.markOpaque(h, ev.Tier, ev.Hashes[n:])
 	}
-	seed := kvcache.AdapterSeed(ev.Adapter) + salt
-	hash := kvcache.BlockHashes
-	if ev.Bigram {
-		hash = kvcache.BigramBlockHashes
-	}
-	h.hashes, _ = hash(h.hashes, ev.Tokens, x.blockSize, seed) // the block size was checked
+	how := kvcache.Hashing{Seed: kvcache.AdapterSeed(ev.Adapter) + salt, Bigram: ev.Bigram, Items: ev.Items}
+	h.hashes, _ = how.Blocks(h.hashes, ev.Tokens, x.blockSize) // the block size was checked
 	if err := x.insert(h, ev.Tier, parent, salt, ev.Hashes[:n], h.hashes[:n]); err != nil {
 		res.Drops[kvcache.DropIndexFull] += uint64(n)
 		res.Degraded = true

@@ -90,6 +90,16 @@ func (g *generator) prompt(o *op) {
 		o.Tokens = o.Tokens[:len(o.Tokens)-g.rng.IntN(40)]
 	}
 	g.scope(o)
+	g.items(o)
+}
+
+// items puts images into some blocks, one of them often enough for others to meet it.
+func (g *generator) items(o *op) {
+	if !g.chance(25) {
+		return
+	}
+	o.Items = make([][]uint64, 1+g.rng.IntN(3))
+	o.Items[len(o.Items)-1] = [][]uint64{{7}, {7}, {8}, {8, 7}}[g.rng.IntN(4)]
 }
 
 // serve has an engine store a prompt that was recorded, as a whole or in two parts, between which something may go.
@@ -114,6 +124,11 @@ func (g *generator) serve(p op) op {
 		rest := o
 		rest.Hashes, rest.Tokens, rest.Parent = o.Hashes[k:], o.Tokens[k*blockSize:], &o.Hashes[k-1]
 		o.Hashes, o.Tokens = o.Hashes[:k], o.Tokens[:k*blockSize+spare]
+		if k < len(o.Items) {
+			o.Items, rest.Items = o.Items[:k], o.Items[k:]
+		} else {
+			rest.Items = nil
+		}
 		if g.chance(30) {
 			g.soon = append(g.soon, op{Do: "removed", Worker: o.Worker, Rank: o.Rank, Raw: o.Raw, Hashes: o.Hashes[:1]})
 		}
@@ -176,6 +191,7 @@ func (g *generator) store(o *op) {
 		p := g.pick(o.Worker)
 		o.Parent = &p
 	}
+	g.items(o)
 	for i := range blocks {
 		h := g.name(o, i)
 		o.Hashes = append(o.Hashes, h)
@@ -220,6 +236,11 @@ func (g *generator) name(o *op, i int) uint64 {
 	mix(uint64(len(o.Adapter))<<8 + uint64(len(o.Salt)))
 	for _, id := range o.Tokens[:(i+1)*blockSize] {
 		mix(uint64(id) + 2)
+	}
+	for k, items := range o.Items[:min(i+1, len(o.Items))] {
+		for _, item := range items {
+			mix(uint64(k)<<8 + item)
+		}
 	}
 	return h
 }

@@ -228,13 +228,16 @@ func (m *model) place(r *residency, e kvcache.Event, at place, res *kvcache.Appl
 
 // local hashes block i of a store by itself.
 func (m *model) local(e kvcache.Event, i int, salt string) kvcache.BlockHash {
+	how := kvcache.Hashing{Seed: kvcache.Seed(e.Adapter, salt), Bigram: e.Bigram}
+	if i < len(e.Items) {
+		how.Items = e.Items[i : i+1]
+	}
 	tokens := e.Tokens[i*m.blockSize:]
-	hash := kvcache.BlockHashes
 	size := m.blockSize
 	if e.Bigram {
-		hash, size = kvcache.BigramBlockHashes, size+1
+		size++
 	}
-	got, _ := hash(nil, tokens[:size], m.blockSize, kvcache.Seed(e.Adapter, salt))
+	got, _ := how.Blocks(nil, tokens[:size], m.blockSize)
 	return got[0]
 }
 

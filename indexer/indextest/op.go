@@ -36,6 +36,7 @@ type op struct {
 	BlockSize int               `json:"block_size,omitempty"`
 	Adapter   string            `json:"adapter,omitempty"`
 	Salt      string            `json:"salt,omitempty"`
+	Items     [][]uint64        `json:"items,omitempty"`
 	Opaque    *int              `json:"opaque,omitempty"`
 	Bytes     int64             `json:"bytes,omitempty"` // that are to be given up
 	Ticks     int               `json:"ticks,omitempty"` // that pass
@@ -56,7 +57,7 @@ func (o op) event() kvcache.Event {
 	kinds := map[string]kvcache.EventKind{"stored": kvcache.Stored, "removed": kvcache.Removed, "cleared": kvcache.Cleared}
 	e := kvcache.Event{
 		Kind: kinds[o.Do], Tier: o.Tier, Group: o.Group, Attention: o.Attention,
-		Tokens: o.Tokens, Bigram: o.Bigram, BlockSize: o.BlockSize, Adapter: o.Adapter, Salt: o.Salt,
+		Tokens: o.Tokens, Bigram: o.Bigram, BlockSize: o.BlockSize, Adapter: o.Adapter, Salt: o.Salt, Items: o.Items,
 	}
 	for _, n := range o.Hashes {
 		e.Hashes = append(e.Hashes, o.hash(n))
@@ -72,11 +73,8 @@ func (o op) event() kvcache.Event {
 
 // blocks are the local hashes of the step's tokens.
 func (o op) blocks() ([]kvcache.BlockHash, error) {
-	hash := kvcache.BlockHashes
-	if o.Bigram {
-		hash = kvcache.BigramBlockHashes
-	}
-	return hash(nil, o.Tokens, blockSize, kvcache.Seed(o.Adapter, o.Salt))
+	how := kvcache.Hashing{Seed: kvcache.Seed(o.Adapter, o.Salt), Bigram: o.Bigram, Items: o.Items}
+	return how.Blocks(nil, o.Tokens, blockSize)
 }
 
 func script(ops []op) string {

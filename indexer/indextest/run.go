@@ -22,7 +22,7 @@ type Evictor interface {
 }
 
 // Run compares the index that newIndex makes with the plain model, by random operations: holes, repeated and moved
-// hashes, tiers, groups, salts, refused events, recorded prompts, time that passes, cleared and removed workers, blocks
+// hashes, tiers, groups, salts, images, refused events, recorded prompts, time that passes, cleared and removed workers, blocks
 // that are given up, and indexes that are carried over. What an index does not do it is not asked for. It makes 100,000
 // steps, which take some seconds.
 func Run[F Finder](t *testing.T, newIndex func(blockSize int) F, options ...Option) {

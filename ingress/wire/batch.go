@@ -10,7 +10,7 @@ import (
 // MaxPayload is the longest payload that is looked at, in bytes.
 const MaxPayload = 64 << 20
 
-// keepArena is the most tokens or hashes that a Batch keeps room for between decodes.
+// keepArena is about the most tokens or hashes that a Batch keeps room for between decodes.
 const keepArena = 1 << 18
 
 // maxTexts bounds the adapter names and salts that a Batch remembers to save allocations.
@@ -33,6 +33,10 @@ type Batch struct {
 	tokens []uint32
 	hashes []kvcache.EngineHash
 	texts  map[string]string
+
+	items      []item // of extra keys and media as they are read
+	itemHashes []uint64
+	perBlock   [][]uint64 // of itemHashes
 }
 
 // DecodeBatch decodes payload into b. The only errors are those of a payload that is no batch from its first to its
@@ -96,6 +100,7 @@ func (b *Batch) reset() {
 	b.Events = b.Events[:0]
 	b.tokens = b.tokens[:0]
 	b.hashes = b.hashes[:0]
+	b.items, b.itemHashes, b.perBlock = b.items[:0], b.itemHashes[:0], b.perBlock[:0]
 	if cap(b.tokens) > keepArena {
 		b.tokens = nil
 	}
@@ -104,6 +109,9 @@ func (b *Batch) reset() {
 	}
 	if cap(b.Events) > keepArena/64 {
 		b.Events = nil
+	}
+	if cap(b.items)+cap(b.itemHashes)+cap(b.perBlock) > keepArena/2 {
+		b.items, b.itemHashes, b.perBlock = nil, nil, nil
 	}
 	b.Drops = kvcache.DropCounts{}
 	b.Rank, b.HasRank = 0, false

@@ -126,46 +126,6 @@ func TestBadEventsAreDroppedWithTheirReason(t *testing.T) {
 	}
 }
 
-func TestExtraKeysGiveSaltAndOpaqueBlocks(t *testing.T) {
-	image := arr{"0cf457", 3}
-	cases := []struct {
-		name    string
-		adapter any
-		keys    any
-		salt    string
-		opaque  int // -1: none
-	}{
-		{"none", nil, arr{nil, nil}, "", -1},
-		{"salt", nil, arr{arr{"s"}, nil}, "s", -1},
-		{"adapter", "ad", arr{arr{"ad"}, arr{"ad"}}, "", -1},
-		{"adapter and salt", "ad", arr{arr{"ad", "s"}, arr{"ad"}}, "s", -1},
-		{"adapter that is spelt like the salt", "ad", arr{arr{"ad", "ad"}, arr{"ad"}}, "ad", -1},
-		{"image in the second block", nil, arr{arr{"s"}, arr{image}}, "s", 1},
-		{"tagged image", nil, arr{arr{arr{"mm", "0cf457", 3}}, nil}, "", 0},
-		{"tagged adapter and salt", nil, arr{arr{arr{"lora", "ad", "/p"}, arr{"cache_salt", "s"}}, nil}, "s", -1},
-		{"second text without adapter", nil, arr{arr{"a", "b"}, nil}, "a", 0},
-		{"text only in a later block", nil, arr{nil, arr{"x"}}, "", 1},
-		{"bytes", nil, arr{arr{[]byte{1, 2}}, nil}, "", 0},
-		{"number", nil, arr{nil, arr{5}}, "", 1},
-		{"more lists than blocks", nil, arr{nil, nil, arr{image}}, "", -1},
-	}
-	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) {
-			e, drops := decodeOne(t, stored(nil, nil, c.adapter, c.keys))
-			if len(drops) > 0 {
-				t.Fatalf("drops %v", drops)
-			}
-			if e.Salt != c.salt || e.Opaque != (c.opaque >= 0) || e.Opaque && e.OpaqueFrom != c.opaque {
-				t.Errorf("salt %q, opaque %v from %d", e.Salt, e.Opaque, e.OpaqueFrom)
-			}
-		})
-	}
-	e, _ := decodeOne(t, stored(nil, nil, nil, nil, arr{nil, arr{obj{{"mm_hash", 5}}}}))
-	if !e.Opaque || e.OpaqueFrom != 1 {
-		t.Errorf("a block with media is opaque from %d (%v), want 1", e.OpaqueFrom, e.Opaque)
-	}
-}
-
 func TestK7_HashesOfEveryFormAreAccepted(t *testing.T) {
 	long := bytes.Repeat([]byte{0xab}, 32)
 	e, drops := decodeOne(t, arr{"BlockStored", arr{-3803038269031200164, uint64(14643705804678351453), long, string(long[:16])}, long, arr{}, 0})

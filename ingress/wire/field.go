@@ -104,9 +104,9 @@ func (b *Batch) read(c *cursor, r *record, f field) (ok bool) {
 	case fieldAdapter:
 		ok = b.adapter(c, r)
 	case fieldExtraKeys:
-		ok = r.keys.read(c)
+		ok = b.readKeys(c, &r.keys)
 	case fieldMedia:
-		ok = r.keys.readMedia(c)
+		ok = b.readMedia(c, &r.keys)
 	default:
 		ok = b.word(c, r, f)
 	}

@@ -46,8 +46,11 @@ func TestHostileLengthsReserveNoMemory(t *testing.T) {
 
 func TestEveryCutAndEveryFlippedByteIsSurvived(t *testing.T) {
 	var b wire.Batch
+	payloads := map[string][]byte{"media": withMedia()}
 	for _, name := range []string{"vllm_0_33_0_groups", "vllm_0_23_0_extra_keys", "sglang_0_5_10_bigram_dp1", "vllm_0_33_0_extra_keys"} {
-		payload := wiretest.Messages(t, name)[0][2]
+		payloads[name] = wiretest.Messages(t, name)[0][2]
+	}
+	for name, payload := range payloads {
 		for i := range payload {
 			if err := wire.DecodeBatch(payload[:i], &b); !errors.Is(err, wire.ErrCorrupt) {
 				t.Fatalf("%s cut at %d: error %v", name, i, err)
@@ -61,6 +64,12 @@ func TestEveryCutAndEveryFlippedByteIsSurvived(t *testing.T) {
 	}
 }
 
+// withMedia is a batch whose blocks have images in both of their forms.
+func withMedia() []byte {
+	media := arr{obj{{"mm_objects", arr{obj{{"mm_hash", 5}, {"offsets", arr{arr{0, 2}}}}}}}, nil}
+	return batch(stored(nil, nil, nil, arr{arr{arr{"image", 0}}, arr{arr{"mm", "other", 1}}}), stored(nil, nil, nil, nil, media))
+}
+
 func FuzzDecodeBatch(f *testing.F) {
 	for _, name := range wiretest.Names(f, "*") {
 		for i, frames := range wiretest.Messages(f, name) {
@@ -69,6 +78,7 @@ func FuzzDecodeBatch(f *testing.F) {
 			}
 		}
 	}
+	f.Add(withMedia())
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		var b wire.Batch
 		if err := wire.DecodeBatch(payload, &b); err != nil && len(b.Events) > 0 {
@@ -77,6 +87,12 @@ func FuzzDecodeBatch(f *testing.F) {
 		size := 0
 		for _, e := range b.Events {
 			size += len(e.Tokens) + len(e.Hashes)
+			if len(e.Items) > len(e.Hashes) {
+				t.Fatal("items beyond the list")
+			}
+			for _, items := range e.Items {
+				size += len(items)
+			}
 			if e.Opaque && e.OpaqueFrom >= len(e.Hashes) {
 				t.Fatal("opaque block beyond the list")
 			}
