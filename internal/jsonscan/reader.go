@@ -3,7 +3,6 @@ package jsonscan
 import (
 	"bytes"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 )
 
@@ -327,16 +326,4 @@ func (r *Reader) End() error {
 		return ErrNotJSON
 	}
 	return nil
-}
-
-// Unquote undoes a valid JSON string; only one with escapes is copied.
-func Unquote(raw []byte) []byte {
-	if bytes.IndexByte(raw, '\\') < 0 {
-		return raw[1 : len(raw)-1]
-	}
-	var s string
-	if json.Unmarshal(raw, &s) != nil { // a checked string always has a value
-		return nil
-	}
-	return []byte(s)
 }
