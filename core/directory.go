@@ -76,6 +76,15 @@ func (c *SelectionCore) ResolveModel(name, group string) (key fleet.PartitionKey
 	return key, "", false
 }
 
+// BlockSize is the number of tokens in a block of a partition; 0 for one that is not
+// known.
+func (c *SelectionCore) BlockSize(key fleet.PartitionKey) int {
+	if p := c.directory.Load().partitions[key.Normalised()]; p != nil {
+		return p.blockSize
+	}
+	return 0
+}
+
 // ModelCard is one entry of the list of models.
 type ModelCard struct {
 	ID string

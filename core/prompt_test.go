@@ -120,6 +120,29 @@ func TestSequenceHashesAreAsManyAsBlocks(t *testing.T) {
 	}
 }
 
+func TestASharedCacheKnowsNoBlocksOfText(t *testing.T) {
+	around := newSurroundings()
+	around.shared = []kvcache.BlockRange{{Start: 0, End: 2}}
+	w := newWorldIn(t, around.host(), use("builtin:kv-aware"), nil)
+	w.join(t, record("w1", "m1"))
+	for exact, want := range map[bool]uint32{true: 2, false: 0} {
+		sel, err := w.Select(t.Context(), &core.Request{Partition: model("m1"), Prompt: core.Prompt{Blocks: hashes(3), Count: 48, Exact: exact}})
+		if err != nil || sel.Overlap.Shared != want {
+			t.Errorf("exact %t: %+v, %v; want %d blocks of the shared cache", exact, sel, err, want)
+		}
+	}
+}
+
+func TestBlockSizeIsThePartitions(t *testing.T) {
+	w := newWorld(t, use("builtin:kv-aware"), nil)
+	w.join(t, record("w1", "m1"))
+	for key, want := range map[fleet.PartitionKey]int{model("m1"): 16, {Model: "m1"}: 16, model("m2"): 0, {Model: "m1", Group: "g"}: 0} {
+		if got := w.BlockSize(key); got != want {
+			t.Errorf("%v: %d, want %d", key, got, want)
+		}
+	}
+}
+
 // Where reuse is not assumed a booking shares its blocks with nobody; where prefill is
 // not tracked it has none, and the policy sees none on anybody. What is cached is as it is.
 func TestWithoutReuseAndPrefill(t *testing.T) {

@@ -135,7 +135,9 @@ type Prompt struct {
 	// Tokens are the prompt's ids. When not nil they win over Blocks, Sequences and
 	// Count.
 	Tokens []uint32
-	// Blocks are local block hashes that the caller computed.
+	// Blocks are local block hashes that the caller computed: of the engine's own tokens
+	// where Exact, else of the text, which only an index that learns from decisions
+	// knows.
 	Blocks []kvcache.BlockHash
 	// Count is the length in tokens, an estimate unless Exact.
 	Count int

@@ -124,7 +124,7 @@ func (p *Partition) settle(a *attempt) {
 // askShared asks the shared cache once a request. Whatever goes wrong there, the
 // selection goes on without.
 func (a *attempt) askShared(ctx context.Context, p *Partition) {
-	if len(a.prefixes) == 0 {
+	if len(a.prefixes) == 0 || !a.exact { // it knows blocks of tokens alone
 		a.shared = a.shared[:0]
 		return
 	}

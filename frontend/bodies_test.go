@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -144,12 +145,18 @@ func TestB5_DuplicateRoutingKeysAreRefused(t *testing.T) {
 	w := start(t)
 	wk := answering(t, plain("{}"))
 	w.join(t, "w1", wk.url)
-	for key, body := range map[string]string{
+	bodies := map[string]string{
 		"model":    `{"model":"m","model":"m","messages":[]}`,
 		"stream":   `{"model":"m","stream":false,"str\u0065am":true,"messages":[]}`,
 		"messages": `{"model":"m","messages":[],"messages":[]}`,
 		"tools":    `{"model":"m","messages":[],"tools":[],"tools":null}`,
-	} {
+	}
+	for _, key := range slices.Concat(prompt.Fields(), []string{"cache_salt", "max_tokens", "max_completion_tokens", "temperature"}) {
+		if bodies[key] == "" {
+			bodies[key] = `{"model":"m","` + key + `":null,"messages":[],"` + escaped(key) + `":"x"}`
+		}
+	}
+	for key, body := range bodies {
 		got := w.do(t, "POST", chatPath, body)
 		checkError(t, got, 400, "invalid_request")
 		if !strings.Contains(got.body, `"param":"`+key+`"`) {
@@ -163,6 +170,9 @@ func TestB5_DuplicateRoutingKeysAreRefused(t *testing.T) {
 		t.Errorf("the worker saw %d requests", n)
 	}
 }
+
+// escaped spells a key in another way.
+func escaped(key string) string { return fmt.Sprintf("\\u%04x%s", key[0], key[1:]) }
 
 func TestB6_ModelsThatNameNothing(t *testing.T) {
 	w := start(t)

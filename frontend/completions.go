@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"github.com/routerd/routerd/core"
+	"github.com/routerd/routerd/kvcache"
 	"github.com/routerd/routerd/prompt"
 	"github.com/routerd/routerd/upstream"
 )
@@ -46,9 +47,9 @@ func (s *Server) complete(x *exchange, sc *scanner) error {
 	return s.routeRequest(x)
 }
 
-// readPrompt finds the tokens of the prompt: ids in the request, else the
-// engine's, else an estimate of their number. Of a batch that is the first one;
-// the others count as load.
+// readPrompt finds what the prompt is known by: ids in the request, else, as the
+// model has it, the engine's or blocks of its text, else an estimate of its length. Of a
+// batch that is the first one; the others count as load.
 func (s *Server) readPrompt(x *exchange, route prompt.Route) {
 	p := &x.req.Prompt
 	p.Salt = x.scan.salt
@@ -56,17 +57,34 @@ func (s *Server) readPrompt(x *exchange, route prompt.Route) {
 	if route == prompt.Completions {
 		shape = shapeOf(x.scan.prompt)
 	}
-	if shape.tokens == nil && s.tokenizes(x.model) && shape.first != nil {
-		fields := x.scan.inputs
-		if shape.batch {
-			fields = firstOnly(fields, shape.first)
-		}
-		shape.tokens = x.tokenize(prompt.Input{Route: route, Model: x.scan.model, Fields: fields})
-	}
 	p.Tokens, p.More = shape.tokens, shape.rest
-	if p.Tokens == nil {
-		p.Count = len(shape.first) / bytesPerToken
+	p.Count = len(shape.first) / kvcache.BytesPerToken
+	if p.Tokens != nil || shape.first == nil {
+		return
 	}
+	in := prompt.Input{Route: route, Model: x.scan.model, Fields: x.scan.inputs}
+	if shape.batch {
+		in.Fields = firstOnly(in.Fields, shape.first)
+	}
+	switch s.modeOf(x.model) {
+	case prompt.ModeEngine:
+		p.Tokens = x.tokenize(in)
+	case prompt.ModeText:
+		x.hashText(in)
+	case prompt.ModeOff:
+	}
+}
+
+// hashText makes blocks of the prompt's text. A partition that is not known any more
+// has none: the core will say so.
+func (x *exchange) hashText(in prompt.Input) {
+	p := &x.req.Prompt
+	h, err := kvcache.NewTextHasher(x.s.core.BlockSize(x.req.Partition), x.req.Adapter, p.Salt)
+	if err != nil {
+		return
+	}
+	in.WriteText(h)
+	p.Blocks, p.Count = h.Blocks(), h.Tokens()
 }
 
 // tokenize asks the engine. A call that was not waited for still reads the

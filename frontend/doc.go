@@ -22,7 +22,7 @@
 // runs; the watchers of client connections; and the scan of leases. Serve waits for
 // all of them.
 //
-//	s, err := frontend.New(frontend.DefaultConfig(), selection, tokenizer, client, engineTokenizes, log, registry)
+//	s, err := frontend.New(frontend.DefaultConfig(), selection, tokenizer, client, modeOf, log, registry)
 //	go s.Serve(listener)
 //	s.Ready(true)
 //	...

@@ -127,8 +127,9 @@ type setup struct {
 	policy   policy.Spec
 	stages   policy.StageSource // of what is not built in; may be nil
 	tokens   tokens
-	model    func(string) bool
+	model    func(string) prompt.Mode
 	level    slog.Level
+	index    core.KvIndexSource
 	selector func(*core.SelectionCore) frontend.Selector
 	outcomes frontend.Outcomes
 	patience time.Duration // for a request to arrive; 0 leaves it
@@ -143,9 +144,14 @@ func start(t testing.TB, change ...func(*setup)) *world {
 	t.Helper()
 	su := setup{
 		frontend: frontend.DefaultConfig(), upstream: upstream.DefaultConfig(), core: core.DefaultConfig(),
-		policy: scoring("builtin:least-load"), level: slog.LevelDebug,
+		policy: scoring("builtin:least-load"), level: slog.LevelDebug, index: core.NoIndex{},
 	}
-	su.model = func(string) bool { return su.tokens.answer != nil }
+	su.model = func(string) prompt.Mode {
+		if su.tokens.answer == nil {
+			return prompt.ModeOff
+		}
+		return prompt.ModeEngine
+	}
 	su.selector = func(c *core.SelectionCore) frontend.Selector { return c }
 	for _, f := range change {
 		f(&su)
@@ -160,7 +166,7 @@ func start(t testing.TB, change ...func(*setup)) *world {
 	}
 	w := &world{released: &released{}, metrics: prometheus.NewRegistry(), log: &testkit.Log{}, served: make(chan error, 1)}
 	log := slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: su.level}))
-	w.core = core.New(su.core, core.SelectionHost{Telemetry: w.released}, static{handle}, core.NoIndex{}, log)
+	w.core = core.New(su.core, core.SelectionHost{Telemetry: w.released}, static{handle}, su.index, log)
 	w.upstream = upstream.New(su.upstream)
 	if w.Server, err = frontend.New(su.frontend, su.selector(w.core), su.tokens, w.upstream, su.model, log, w.metrics); err != nil {
 		t.Fatal(err)

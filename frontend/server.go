@@ -23,9 +23,16 @@ import (
 // Selector is what the frontend asks the core for.
 type Selector interface {
 	WorkerReports
+	Directory
 	Select(ctx context.Context, req *core.Request) (*core.Selection, error)
+}
+
+// Directory knows models and workers.
+type Directory interface {
 	ResolveModel(name, group string) (key fleet.PartitionKey, adapter string, ok bool)
 	Models(group string) []core.ModelCard
+	// BlockSize is in tokens; 0 for a partition that is not known.
+	BlockSize(key fleet.PartitionKey) int
 	// Partitions names the workers that are known.
 	Partitions() []core.PartitionView
 }
@@ -67,7 +74,7 @@ type Server struct {
 	core      Selector
 	tokenizer Tokenizer
 	upstream  *upstream.Client
-	tokenizes func(model string) bool
+	modeOf    func(model string) prompt.Mode
 	outcomes  Outcomes
 	log       *slog.Logger
 	metrics   *metrics
@@ -86,16 +93,16 @@ type Server struct {
 }
 
 // New makes a server for a configuration; an error names the field that is out
-// of range or the metric that is registered twice. tokenizes tells whether the
-// engine of a base model tokenises for it. Nothing runs before Serve.
+// of range or the metric that is registered twice. modeOf tells what
+// the prompts of a base model are known by. Nothing runs before Serve.
 func New(
-	cfg Config, selection Selector, tokenizer Tokenizer, client *upstream.Client, tokenizes func(model string) bool,
+	cfg Config, selection Selector, tokenizer Tokenizer, client *upstream.Client, modeOf func(model string) prompt.Mode,
 	log *slog.Logger, reg prometheus.Registerer,
 ) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("frontend configuration: %w", err)
 	}
-	s := &Server{core: selection, tokenizer: tokenizer, upstream: client, tokenizes: tokenizes, outcomes: unheard{}, log: log}
+	s := &Server{core: selection, tokenizer: tokenizer, upstream: client, modeOf: modeOf, outcomes: unheard{}, log: log}
 	var err error
 	if s.metrics, err = newMetrics(reg, s.baseModels, s.workers); err != nil {
 		return nil, fmt.Errorf("frontend metrics: %w", err)

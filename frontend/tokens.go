@@ -2,11 +2,9 @@ package frontend
 
 import (
 	"github.com/routerd/routerd/internal/jsonscan"
+	"github.com/routerd/routerd/kvcache"
 	"github.com/routerd/routerd/prompt"
 )
-
-// bytesPerToken is the estimate for prompts whose tokens are not known.
-const bytesPerToken = 4
 
 // promptShape is what the prompt field of a completion holds.
 type promptShape struct {
@@ -40,7 +38,7 @@ func shapeOf(raw []byte) promptShape {
 		if err != nil {
 			return whole
 		}
-		tokens := len(element) / bytesPerToken
+		tokens := len(element) / kvcache.BytesPerToken
 		ids, isIDs := idsOf(element)
 		if isIDs {
 			tokens = len(ids)

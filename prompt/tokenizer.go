@@ -1,5 +1,6 @@
 // Package prompt turns the text of a request into the token ids that its
-// engine will see, by asking an engine's own /tokenize route behind a cache.
+// engine will see, by asking an engine's own /tokenize route behind a cache; or, where
+// nobody tokenises, into the text that its approximate blocks are made of.
 //
 // A Tokenizer owns its cache and the calls that are under way. It never fails a
 // request: whatever goes wrong is an Outcome, and the request is then routed on

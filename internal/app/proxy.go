@@ -50,11 +50,14 @@ func newTokenizer(c *core.SelectionCore, client *upstream.Client, reg prometheus
 func newFrontend(
 	l *live, c *core.SelectionCore, t *prompt.Tokenizer, client *upstream.Client, monitor *health.Monitor, log *slog.Logger, reg prometheus.Registerer,
 ) (*frontend.Server, error) {
-	tokenizes := func(model string) bool {
+	modeOf := func(model string) prompt.Mode {
 		m, ok := l.Load().Models[model]
-		return !ok || m.Tokenize == "engine"
+		if !ok {
+			m = config.DefaultModel()
+		}
+		return prompt.Mode(m.Tokenize)
 	}
-	s, err := frontend.New(frontendConfig(l.Load()), c, t, client, tokenizes, log.With("component", "frontend"), reg)
+	s, err := frontend.New(frontendConfig(l.Load()), c, t, client, modeOf, log.With("component", "frontend"), reg)
 	if err == nil {
 		s.ReportTo(monitor)
 	}

@@ -407,6 +407,9 @@ func testTokenize(t *testing.T) {
 	r.change(t, func(c *config.Config) { c.Models = map[string]config.Model{"m": {Tokenize: "off"}} }, "models.m")
 	r.ask(t, "m")
 	statuses(t, [2]int{1, 0}, int(before), int(asked.Load()))
+	r.change(t, func(c *config.Config) { c.Models = map[string]config.Model{"m": {Tokenize: "text"}} }, "models.m.tokenize")
+	r.ask(t, "m")
+	statuses(t, [2]int{1, 0}, int(before), int(asked.Load()))
 }
 
 // decidedBy is the policy that a request to model m is decided by.

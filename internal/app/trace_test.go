@@ -365,7 +365,7 @@ func serveFrontendOf(t *testing.T, c *core.SelectionCore, log *slog.Logger) (url
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := frontend.New(frontend.DefaultConfig(), c, tok, up, func(string) bool { return false }, log, prometheus.NewRegistry())
+	s, err := frontend.New(frontend.DefaultConfig(), c, tok, up, func(string) prompt.Mode { return prompt.ModeOff }, log, prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -63,7 +63,7 @@ var Layers = []Row{
 	// What adapters that keep something need below them: files that survive a crash.
 	{Component: "internal/durable", Repo: none, ThirdParty: none},
 	// What surfaces that speak JSON need below them: the form of our own APIs, and
-	// reading the few fields of a large body.
+	// reading the few fields of a large body; prompt reads messages so.
 	{Component: "internal/httpapi", Repo: append([]string{"internal/jsonscan"}, vocabulary...), ThirdParty: none},
 	{Component: "internal/jsonscan", Repo: none, ThirdParty: none},
 	// What tells the daemon that a file has changed.
@@ -75,7 +75,7 @@ var Layers = []Row{
 	{Component: "catalog", Repo: append([]string{"core", "internal/backoff", "internal/durable"}, vocabulary...)},
 	{Component: "ingress", Repo: []string{"indexer", "internal/backoff", "internal/cursor", "fleet", "kvcache"}},
 	{Component: "replica", Repo: append([]string{"core"}, vocabulary...)},
-	{Component: "prompt", Repo: append([]string{"core"}, vocabulary...)},
+	{Component: "prompt", Repo: append([]string{"core", "internal/jsonscan"}, vocabulary...)},
 	{Component: "sharedcache", Repo: append([]string{"core", "internal/backoff"}, vocabulary...)},
 	{Component: "upstream", Repo: []string{"fleet"}},
 	{Component: "clientwatch"},

@@ -83,7 +83,7 @@ type Workers struct {
 // Model has the settings of one model name.
 type Model struct {
 	BlockSize int    `koanf:"block_size" reload:"live" min:"0" max:"1048576" doc:"Tokens a KV block; 0 lets the worker record or the engine decide. Another size than that of a partition with workers is refused at reload."`
-	Tokenize  string `koanf:"tokenize" reload:"live" oneof:"engine off" doc:"Who turns prompts into tokens: the worker's /tokenize, or nobody."`
+	Tokenize  string `koanf:"tokenize" reload:"live" oneof:"engine text off" doc:"What prompts are known by: tokens of the worker's /tokenize (engine), approximate blocks of their text, which only an index that learns from decisions knows (text), or their length alone (off)."`
 	Policy    string `koanf:"policy" reload:"live" doc:"Name of the policy for this model."`
 }
 

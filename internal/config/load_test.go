@@ -133,7 +133,7 @@ func TestValuesOutOfRangeNameKeyValueAndRange(t *testing.T) {
 		{"frontend: 5", `frontend: "5" is not allowed; allowed: a mapping`},
 		{"workers: {static: {}}", `workers.static: "map[]" is not allowed; allowed: a list`},
 		{"workers: {static: [{name: w1, url: 'ftp://x'}]}", `workers.static[0].url: "ftp://x" is not allowed; allowed: scheme http`},
-		{"models: {m: {tokenize: never}}", `models.m.tokenize: "never" is not allowed; allowed: engine, off`},
+		{"models: {m: {tokenize: never}}", `models.m.tokenize: "never" is not allowed; allowed: engine, text, off`},
 		{"policies: {fast: {scorers: []}}", `policies.fast: scorers: "[]" is not allowed; allowed: 1 to 16 scorers`},
 		{`policies: {fast: {scorers: [{use: "builtin:nope"}]}}`, `policies.fast: `},
 		{`policies: {fast: {scorers: [{use: "builtin:kv-aware", config: {host_weight: 2}}]}}`, `host_weight`},
