@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/indexer/exact"
+	"github.com/routerd/routerd/ingress/wire"
 	"github.com/routerd/routerd/ingress/wire/wiretest"
 	"github.com/routerd/routerd/ingress/zmq"
 	"github.com/routerd/routerd/kvcache"
@@ -45,22 +47,60 @@ func TestAdapterNumbersAreResolvedOrBecomeAScope(t *testing.T) {
 	names := func(id int64) (string, bool) { return "sql-adapter", id == 7 }
 	must(t, in.Register(zmq.Source{Worker: w1, Endpoint: p.endpoint, AdapterName: names, Sink: s}))
 	p.joined()
-	var tokens []uint32
-	for _, raw := range wiretest.Description(t, "vllm_0_9_0_lora").Messages[0].Events[0].Tokens {
-		tokens = append(tokens, number(t, string(raw)))
-	}
+	tokens := loraTokens(t)
 	for _, m := range wiretest.Messages(t, "vllm_0_9_0_lora") {
 		p.frames(m...)
 	}
 	untilSeq(t, in, 3)
-	for adapter, want := range map[string]uint32{"": 4, "sql-adapter": 3, "#7": 0, "#8": 2} {
+	checkScopes(t, s, tokens, map[string]uint32{"": 4, "sql-adapter": 3, "#7": 0, "#8": 2})
+}
+
+// checkScopes compares how many blocks of a prompt are found for some adapters.
+func checkScopes(t *testing.T, s *sink, tokens []uint32, want map[string]uint32) {
+	t.Helper()
+	for adapter, n := range want {
 		blocks, err := kvcache.BlockHashes(nil, tokens, 16, kvcache.Seed(adapter, ""))
 		must(t, err)
 		out := make([]kvcache.Overlap, 1)
-		if s.Find(blocks, []fleet.Worker{w1}, out); out[0].Device != want {
-			t.Errorf("adapter %q: %d, want %d", adapter, out[0].Device, want)
+		if s.Find(blocks, []fleet.Worker{w1}, out); out[0].Device != n {
+			t.Errorf("adapter %q: %d, want %d", adapter, out[0].Device, n)
 		}
 	}
+}
+
+// What was stored before the table knew an adapter's name is nobody's until the engine
+// stores it again: blocks of the number's scope are not those of the name's.
+func TestAnAdapterThatIsNamedLaterHasWhatIsStoredFromThenOn(t *testing.T) {
+	p, in := newPublisher(t, false), start(t, quick())
+	s := newSink()
+	s.Index = exact.New(16)
+	var known atomic.Bool
+	names := func(id int64) (string, bool) { return "sql-adapter", id == 7 && known.Load() }
+	must(t, in.Register(zmq.Source{Worker: w1, Endpoint: p.endpoint, AdapterName: names, Sink: s}))
+	p.joined()
+	tokens := loraTokens(t)
+	messages := wiretest.Messages(t, "vllm_0_9_0_lora")
+	for _, m := range messages {
+		p.frames(m...)
+	}
+	untilSeq(t, in, 3)
+	checkScopes(t, s, tokens, map[string]uint32{"": 4, "sql-adapter": 0, "#7": 3, "#8": 2})
+	known.Store(true)
+	for i, m := range messages {
+		p.frames(m[0], wire.SequenceFrame(uint64(4+i)), m[2])
+	}
+	untilSeq(t, in, 7)
+	checkScopes(t, s, tokens, map[string]uint32{"": 4, "sql-adapter": 3, "#7": 0, "#8": 2})
+}
+
+// loraTokens are the tokens of the first store of a capture with adapters.
+func loraTokens(t *testing.T) []uint32 {
+	t.Helper()
+	var tokens []uint32
+	for _, raw := range wiretest.Description(t, "vllm_0_9_0_lora").Messages[0].Events[0].Tokens {
+		tokens = append(tokens, number(t, string(raw)))
+	}
+	return tokens
 }
 
 func number(t *testing.T, text string) uint32 {
