@@ -30,6 +30,8 @@ type attempt struct {
 	blocks     []kvcache.BlockHash    // of the prompt; empty when unknown
 	hashes     []kvcache.BlockHash    // buffer of blocks, where they were computed here
 	prefixes   []kvcache.SequenceHash // of blocks
+	text       []kvcache.BlockHash    // of a prompt whose tokens are not all of it; else nil
+	textChain  []kvcache.SequenceHash // buffer: of text
 	sequences  []kvcache.SequenceHash // what load counts the blocks by: prefixes, the caller's own, or some that nobody shares
 	exact      bool
 
@@ -42,6 +44,7 @@ type attempt struct {
 	keep     []bool       // scratch: by candidate
 	workers  []fleet.Worker
 	overlaps []kvcache.Overlap
+	byText   []kvcache.Overlap // scratch: what the index holds of text
 	loads    []load.Load
 	versions []load.Version
 	active   []float64 // what the prompt's leading blocks that are held count there, by slot
@@ -91,7 +94,7 @@ func (p *Partition) take() *attempt {
 // give puts an attempt back. It forgets what belongs to the request, so that
 // the pool keeps only buffers.
 func (p *Partition) give(a *attempt) {
-	a.req, a.sel, a.view, a.passed, a.blocks, a.sequences, a.turn, a.booked, a.placed = nil, nil, nil, nil, nil, nil, nil, nil, nil
+	a.req, a.sel, a.view, a.passed, a.blocks, a.text, a.sequences, a.turn, a.booked, a.placed = nil, nil, nil, nil, nil, nil, nil, nil, nil, nil
 	a.claim, a.asked, a.beside = reserve.Claim{}, asked{}, nil
 	a.bound, a.hold, a.shared = nil, affinity.Hold{}, a.shared[:0]
 	a.waiting = waiting{rows: a.waiting.rows[:0]}

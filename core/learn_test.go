@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/routerd/routerd/core"
@@ -45,6 +46,46 @@ func TestABookingIsTheNextRequestsOverlap(t *testing.T) {
 	}
 	if want := []fleet.Worker{first.Worker, first.Worker}; !slices.Equal(*told, want) {
 		t.Errorf("recorded %v, want %v", *told, want)
+	}
+}
+
+// Where the tokens are not all of a prompt, another one with the same tokens has none of
+// what it holds, neither in the index nor as load.
+func TestAPromptThatItsTokensDoNotTellIsKnownByItsText(t *testing.T) {
+	w, _ := learner(t, 1)
+	tokens := prompt('A', 320)
+	text := func(own kvcache.BlockHash) []kvcache.BlockHash { return []kvcache.BlockHash{1, 2, own, 4, 5} }
+	for i, c := range []struct {
+		name        string
+		prompt      core.Prompt
+		found       uint32
+		decodeAfter float64
+	}{
+		{"the first", core.Prompt{Tokens: tokens, Text: text(7)}, 0, 20},
+		{"another with the same tokens", core.Prompt{Tokens: tokens, Text: text(8)}, 2, 20 + 18},
+		{"the first again", core.Prompt{Tokens: tokens, Text: text(7)}, 5, 38 + 15},
+		{"one without a block of text", core.Prompt{Tokens: tokens, Text: []kvcache.BlockHash{}}, 0, 53 + 20},
+		{"its tokens alone", core.Prompt{Tokens: tokens[:160]}, 0, 73 + 10},
+		{"the beginning by its tokens", core.Prompt{Tokens: tokens, Text: text(9)}, 10, 83 + 18},
+		{"more text than tokens", core.Prompt{Tokens: tokens[:32], Text: text(7)}, 2, 101},
+	} {
+		r := bookRequest(strconv.Itoa(i), nil)
+		r.Prompt = c.prompt
+		sel, err := w.Select(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := w.loads()["w1/0"].DecodeBlocks; sel.Overlap.Device != c.found || got != c.decodeAfter {
+			t.Errorf("%s: found %d, then %v blocks; want %d and %v", c.name, sel.Overlap.Device, got, c.found, c.decodeAfter)
+		}
+	}
+	held := len(w.cache.held[fleet.Worker{ID: fleet.IDFromName("w1")}])
+	b := core.Booking{SelectionID: "named", Partition: model("m1"), Worker: new(fleet.IDFromName("w1")), Prompt: core.Prompt{Tokens: prompt('B', 320), Text: text(10)}}
+	if _, err := w.Reserve(t.Context(), &b); err != nil {
+		t.Fatal(err)
+	}
+	if got := len(w.cache.held[fleet.Worker{ID: fleet.IDFromName("w1")}]) - held; got != 3 {
+		t.Errorf("%d blocks more are recorded of a booking, want those of its text", got)
 	}
 }
 

@@ -312,6 +312,15 @@ func (a *attempt) find(p *Partition, workers []fleet.Worker, out []kvcache.Overl
 		return
 	}
 	p.index.Find(a.blocks, workers, out)
+	if len(a.text) > 0 {
+		a.byText = slices.Grow(a.byText[:0], len(out))[:len(out)]
+		p.index.Find(a.text, workers, a.byText)
+		for i, o := range a.byText {
+			if t := out[i]; o.Device+o.Host+o.Disk > t.Device+t.Host+t.Disk {
+				out[i] = o
+			}
+		}
+	}
 	n := uint32(len(a.blocks))
 	for i := range out {
 		o := bounded(out[i], n)

@@ -49,7 +49,7 @@ func (p *Partition) keepForBooking(a *attempt, row int, generation uint64) {
 		constraints: req.Constraints.required(),
 	}
 	c.binds = c.session != "" && req.Pin == nil && req.Target == nil
-	c.demand.Blocks, c.blocks = slices.Clone(c.demand.Blocks), slices.Clone(a.blocks)
+	c.demand.Blocks, c.blocks = slices.Clone(c.demand.Blocks), slices.Clone(a.recorded())
 	c.selection.Detail = nil // it is the caller's
 	for _, w := range req.Exclude {
 		c.excluded = append(c.excluded, w.ID)
@@ -248,7 +248,7 @@ func (c *SelectionCore) explicit(b *Booking, key fleet.PartitionKey) (*chosen, e
 	demand.Blocks = slices.Clone(demand.Blocks)
 	return &chosen{
 		partition: p, generation: m.generation, session: b.Session, binds: b.Session != "", adapter: b.Adapter, demand: demand,
-		blocks: slices.Clone(a.blocks),
+		blocks: slices.Clone(a.recorded()),
 		selection: Selection{
 			ID: b.SelectionID, Partition: key, Worker: fleet.Worker{ID: *b.Worker, Rank: rank}, BlockSize: p.blockSize,
 			By: policy.ByPin, PromptTokens: a.tokens, PromptBlocks: a.blockCount, Overlap: kvcache.Overlap{},

@@ -14,13 +14,13 @@ import (
 // counts its blocks by.
 func (a *attempt) readPrompt(p *Partition) error {
 	pr := &a.req.Prompt
-	a.blocks, a.tokens, a.exact = pr.Blocks, pr.Count, pr.Exact
+	a.blocks, a.tokens, a.exact, a.text = pr.Blocks, pr.Count, pr.Exact, nil
 	own := pr.Sequences
 	if pr.Tokens != nil {
 		if err := a.hash(p, pr); err != nil {
 			return err
 		}
-		a.blocks, a.tokens, a.exact, own = a.hashes, len(pr.Tokens), true, nil
+		a.blocks, a.tokens, a.exact, a.text, own = a.hashes, len(pr.Tokens), true, pr.Text, nil
 	}
 	if len(own) != 0 && len(a.blocks) != 0 && len(own) != len(a.blocks) {
 		return invalid(&fleet.FieldError{Field: "sequence_hashes", Value: strconv.Itoa(len(own)) + " hashes", Allowed: fmt.Sprintf("as many as block_hashes, %d", len(a.blocks))})
@@ -33,6 +33,9 @@ func (a *attempt) readPrompt(p *Partition) error {
 	switch {
 	case !holds(a.req.AssumeReuse):
 		a.sequences = unshared(known)
+	case a.text != nil:
+		a.textChain = kvcache.SequenceHashes(a.textChain, a.text)
+		a.sequences = a.textChain[:min(len(a.textChain), known)]
 	case len(own) != 0:
 		a.sequences = own
 	default:
@@ -52,6 +55,14 @@ func (a *attempt) hash(p *Partition, pr *Prompt) (err error) {
 		return fmt.Errorf("hash prompt: %w", err)
 	}
 	return nil
+}
+
+// recorded are the blocks by which the index learns of a booking.
+func (a *attempt) recorded() []kvcache.BlockHash {
+	if a.text != nil {
+		return a.text
+	}
+	return a.blocks
 }
 
 // unshared are hashes that stand for the blocks of one request alone.

@@ -150,6 +150,12 @@ type Prompt struct {
 	// Scope is the adapter whose blocks the prompt's are, where Request.Adapter names
 	// none: it is part of the hashes and narrows nothing.
 	Scope string
+	// Text are approximate blocks of the prompt's text where Tokens hold images or other
+	// items at places that are not known: two such prompts may differ though their tokens
+	// do not. When not nil, the prompt is looked up by its tokens, whose blocks engines
+	// never take for those of an item, and by Text, whichever finds more; it is recorded
+	// and shared as load by Text alone.
+	Text []kvcache.BlockHash
 	// Salt is the cache salt, which separates the blocks of tenants.
 	Salt string
 	// Sequences are the sequence hashes of Blocks where the caller has its own:

@@ -68,23 +68,29 @@ func (s *Server) readPrompt(x *exchange, route prompt.Route) {
 	}
 	switch s.modeOf(x.model) {
 	case prompt.ModeEngine:
-		p.Tokens = x.tokenize(in)
+		if p.Tokens = x.tokenize(in); p.Tokens != nil && route == prompt.Chat && in.HasItems() {
+			p.Text = []kvcache.BlockHash{} // not even a short one is known by its tokens alone
+			if h := x.hashText(in); h != nil && len(h.Blocks()) > 0 {
+				p.Text = h.Blocks()
+			}
+		}
 	case prompt.ModeText:
-		x.hashText(in)
+		if h := x.hashText(in); h != nil {
+			p.Blocks, p.Count = h.Blocks(), h.Tokens()
+		}
 	case prompt.ModeOff:
 	}
 }
 
-// hashText makes blocks of the prompt's text. A partition that is not known any more
-// has none: the core will say so.
-func (x *exchange) hashText(in prompt.Input) {
-	p := &x.req.Prompt
-	h, err := kvcache.NewTextHasher(x.s.core.BlockSize(x.req.Partition), x.req.Adapter, p.Salt)
+// hashText makes blocks of the prompt's text; nil in a partition that is not known any
+// more: the core will say so.
+func (x *exchange) hashText(in prompt.Input) *kvcache.TextHasher {
+	h, err := kvcache.NewTextHasher(x.s.core.BlockSize(x.req.Partition), x.req.Adapter, x.req.Prompt.Salt)
 	if err != nil {
-		return
+		return nil
 	}
 	in.WriteText(h)
-	p.Blocks, p.Count = h.Blocks(), h.Tokens()
+	return h
 }
 
 // tokenize asks the engine. A call that was not waited for still reads the

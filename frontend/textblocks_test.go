@@ -1,6 +1,7 @@
 package frontend_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -113,6 +114,45 @@ func TestB4_AnImageEndsTheOverlapOfAnother(t *testing.T) {
 	}
 	if len(l.prompts) != 3 {
 		t.Errorf("%d bookings were recorded", len(l.prompts))
+	}
+}
+
+// Two images have the same placeholder among the tokens of an engine.
+func TestB4_AnImageEndsTheOverlapOfAnotherAlsoAmongTokens(t *testing.T) {
+	ids := make([]uint32, 500)
+	for i := range ids {
+		ids[i] = uint32(i)
+	}
+	w, l := startLearning(t, prompt.ModeEngine, func(s *setup) {
+		s.tokens.answer = func(_ context.Context, in prompt.Input) ([]uint32, prompt.Outcome) {
+			if !in.HasItems() {
+				return ids[:112], prompt.Fresh
+			}
+			return ids, prompt.Fresh
+		}
+	})
+	text := longText(2000)
+	chat := func(url string) string {
+		return `{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"` + text[:400] + `"},{"type":"image_url","image_url":{"url":"` + url +
+			`"}},{"type":"text","text":"` + text[400:] + `"}]}]}`
+	}
+	for _, c := range []struct {
+		name, body  string
+		found, held int
+	}{
+		{"an image", chat("https://host/a.png"), 0, 31},
+		{"another image", chat("https://host/b.png"), 6, 31},
+		{"the same image", chat("https://host/a.png"), 31, 31},
+		{"no image, with the tokens of the beginning", `{"model":"m","messages":[{"role":"user","content":"` + text[:440] + `"}]}`, 0, 7},
+		{"a third image behind these tokens", chat("https://host/c.png"), 7, 31},
+		{"a small chat with an image", `{"model":"m","messages":[{"role":"user","content":[{"type":"image_url"}]}]}`, 7, 31},
+	} {
+		if found, blocks := w.overlap(t, chatPath, c.body); found != c.found || blocks != c.held {
+			t.Errorf("%s: %d of %d blocks, want %d of %d", c.name, found, blocks, c.found, c.held)
+		}
+	}
+	if len(l.prompts) != 5 {
+		t.Errorf("%d prompts were recorded, want all but the one without a block of text", len(l.prompts))
 	}
 }
 

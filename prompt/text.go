@@ -58,6 +58,23 @@ func (in Input) WriteText(h *kvcache.TextHasher) {
 	w.messages(in.field("messages"))
 }
 
+// HasItems tells whether a chat has images or other parts that are no text: its tokens
+// then hold placeholders, which do not tell what is there.
+func (in Input) HasItems() bool {
+	found := false
+	each(in.field("messages"), func(message []byte) {
+		members(message, func(key, value []byte) {
+			if string(key) == "content" {
+				each(value, func(part []byte) {
+					_, text := textOf(part)
+					found = found || !text
+				})
+			}
+		})
+	})
+	return found
+}
+
 // field is the raw value of a field; nil for none, and for null, which says no more.
 func (in Input) field(name string) []byte {
 	for _, f := range in.Fields {

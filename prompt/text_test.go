@@ -168,6 +168,21 @@ func TestAPictureIsItsHash(t *testing.T) {
 	}
 }
 
+func TestOnlyPartsThatAreNoTextAreItems(t *testing.T) {
+	for message, want := range map[string]bool{
+		system: false, call: false, result: false, noContent: false, picture: true, `7`: false, `{"content":[]}`: false, `{"content":["a"]}`: false,
+		`{"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}`: false, `{"content":[7]}`: true, `{"content":{"type":"image_url"}}`: false,
+		`{"content":[{"type":"input_audio","input_audio":{"data":"x"}},{"type":"text","text":"b"}]}`: true, `{"name":[{"type":"image_url"}]}`: false,
+	} {
+		if got := messages(question, message, question).HasItems(); got != want {
+			t.Errorf("%s: %t, want %t", message, got, want)
+		}
+	}
+	if text(`["a",{}]`).HasItems() {
+		t.Error("a completion has items")
+	}
+}
+
 func TestACompletionIsItsText(t *testing.T) {
 	h, err := kvcache.NewTextHasher(1, "", "")
 	if err != nil {
