@@ -249,6 +249,41 @@ func TestAnAnnouncementWithoutTokensNeedsAKnownBlock(t *testing.T) {
 	}
 }
 
+func TestImagesAreMatchedByTheirHashBehindAChainsSalt(t *testing.T) {
+	x := exact.New(size)
+	root := stored(ids(1, 2), numbers(1, 2))
+	root.Salt, root.Adapter, root.Items = "tenant", "ad", [][]uint64{nil, {7, 5}}
+	next := child(stored(ids(1, 4)[2*size:], numbers(3, 4)), 2) // an engine names the salt once
+	next.Adapter, next.Items = "ad", [][]uint64{{5}}
+	apply(t, x, w1, none(), root, next)
+	for _, c := range []struct {
+		name, adapter, salt string
+		items               [][]uint64
+		want                uint32
+	}{
+		{"the images, in another order", "ad", "tenant", [][]uint64{nil, {5, 7}, {5}}, 4},
+		{"another image at the end", "ad", "tenant", [][]uint64{nil, {5, 7}, {6}}, 2},
+		{"an image more behind it", "ad", "tenant", [][]uint64{nil, {5, 7}, {5}, {5}}, 3},
+		{"one image", "ad", "tenant", [][]uint64{nil, {7}, {5}}, 1},
+		{"none", "ad", "tenant", nil, 1},
+		{"another tenant", "ad", "other", [][]uint64{nil, {5, 7}, {5}}, 0},
+		{"no tenant", "ad", "", [][]uint64{nil, {5, 7}, {5}}, 0},
+		{"another adapter", "b", "tenant", [][]uint64{nil, {5, 7}, {5}}, 0},
+		{"the base model", "", "tenant", [][]uint64{nil, {5, 7}, {5}}, 0},
+	} {
+		how := kvcache.Hashing{Seed: kvcache.Seed(c.adapter, c.salt), Items: c.items}
+		blocks, err := how.Blocks(nil, ids(1, 4), size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := make([]kvcache.Overlap, 1)
+		if x.Find(blocks, []fleet.Worker{w1}, out); out[0].Device != c.want {
+			t.Errorf("%s: %d blocks, want %d", c.name, out[0].Device, c.want)
+		}
+	}
+	apply(t, x, w1, none(), removed(numbers(3, 4, 1, 2)))
+}
+
 func TestOpaqueBlocksAndTheirChildrenAreLeftOut(t *testing.T) {
 	x := exact.New(size)
 	e := stored(ids(1, 3), span(1, 3))
