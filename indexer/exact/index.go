@@ -71,8 +71,7 @@ func (x *Index) OnStored(do func(w fleet.Worker, t kvcache.Tier, blocks []kvcach
 }
 
 // Apply implements indexer.Indexer.
-func (x *Index) Apply(w fleet.Worker, events []kvcache.Event) kvcache.Applied {
-	var res kvcache.Applied
+func (x *Index) Apply(w fleet.Worker, events []kvcache.Event) (res kvcache.Applied) {
 	h := x.lockHolder(w, true)
 	defer h.mu.Unlock()
 	defer x.verify(h)
