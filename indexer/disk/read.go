@@ -105,8 +105,8 @@ func readEntry(c *cursor.Cursor, begin uint64) (e Entry) {
 // Entries are those of the file, in its order. The slice is the file's.
 func (f *File) Entries() []Entry { return f.entries }
 
-// section reads the bytes of a section and checks them.
-func (f *File) section(e *Entry) ([]byte, error) {
+// Section returns the bytes of a section, whose checksum is right.
+func (f *File) Section(e *Entry) ([]byte, error) {
 	b := make([]byte, e.length)
 	if _, err := f.from.ReadAt(b, int64(e.offset)); err != nil {
 		return nil, fmt.Errorf("read index of worker %s: %w", e.Worker, err)

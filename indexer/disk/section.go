@@ -21,7 +21,7 @@ type Stream struct {
 
 // Read reads a section. An error means that nothing of it can be believed.
 func (f *File) Read(e *Entry) (Stream, error) {
-	section, err := f.section(e)
+	section, err := f.Section(e)
 	if err != nil {
 		return Stream{}, err
 	}

@@ -97,12 +97,8 @@ func (w *Writer) Add(e Entry, position []byte, ranks []indexer.Snapshot) error {
 	return w.end(&e, begin)
 }
 
-// Copy writes a section of another file as it is.
-func (w *Writer) Copy(from *File, e *Entry) error {
-	section, err := from.section(e)
-	if err != nil {
-		return err
-	}
+// AddSection writes a section that another file has, as it is.
+func (w *Writer) AddSection(e *Entry, section []byte) error {
 	begin := w.begin()
 	w.put(section)
 	copied := *e

@@ -195,7 +195,9 @@ func (c *caches) Listen(l catalog.Listening, record func() *fleet.Record) error 
 	c.mu.Lock()
 	c.streams[l.Worker] = streaming{l, p}
 	c.mu.Unlock()
-	c.kept.drop(keptKey{l.Partition, l.Worker})
+	if from != nil {
+		c.kept.drop(&l)
+	}
 	return nil
 }
 

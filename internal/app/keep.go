@@ -118,15 +118,18 @@ func (k *keeper) closeEmpty() {
 }
 
 // drop forgets the part of a rank.
-func (k *keeper) drop(key keptKey) {
+func (k *keeper) drop(l *catalog.Listening) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	delete(k.left, key)
+	delete(k.left, keptKey{l.Partition, l.Worker})
 	k.closeEmpty()
 }
 
-// read finds a rank's part. It is none where the rank's engine is of another kind, or
-// the partition's blocks of another size. The entry is nil where there is none.
+// unfitError says why a part is not that of a rank as it is now. It may be again: what an
+// engine is, is known for sure only once it has been asked.
+type unfitError struct{ error }
+
+// read reads a rank's part. The entry is nil where there is none.
 func (k *keeper) read(l *catalog.Listening, blockSize int) (e *disk.Entry, s disk.Stream, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -135,9 +138,9 @@ func (k *keeper) read(l *catalog.Listening, blockSize int) (e *disk.Entry, s dis
 	case e == nil:
 		return nil, s, nil
 	case e.BlockSize != blockSize:
-		return e, s, fmt.Errorf("its blocks have %d tokens, the partition's %d", e.BlockSize, blockSize)
+		return e, s, unfitError{fmt.Errorf("its blocks have %d tokens, the partition's %d", e.BlockSize, blockSize)}
 	case e.Engine != l.Engine:
-		return e, s, fmt.Errorf("its engine was %q and is %q", e.Engine, l.Engine)
+		return e, s, unfitError{fmt.Errorf("its engine was %q and is %q", e.Engine, l.Engine)}
 	}
 	s, err = k.found.Read(e)
 	return e, s, err
@@ -159,6 +162,9 @@ func (k *keeper) restore(p *partitionCache, l *catalog.Listening, r *fleet.Recor
 	if err != nil {
 		k.metrics.unusable.Inc()
 		log.Warn("index on disk not restored", "err", err)
+		if _, unfit := errors.AsType[unfitError](err); !unfit {
+			k.drop(l)
+		}
 		return nil
 	}
 	k.metrics.restored.Inc()
@@ -170,6 +176,7 @@ func (k *keeper) restore(p *partitionCache, l *catalog.Listening, r *fleet.Recor
 // returns from where its stream goes on; nil for the beginning.
 func (c *caches) takeOver(p *partitionCache, l *catalog.Listening, r *fleet.Record) *zmq.Position {
 	if l.Replay == "" && c.warm.restore(p, l.Partition, l.Worker) {
+		c.kept.drop(l)
 		return nil
 	}
 	from := c.kept.restore(p, l, r)
@@ -222,7 +229,10 @@ func (k *keeper) write(ctx context.Context, c *caches, level slog.Level) {
 	var w *disk.Writer
 	err := durable.Write(k.file, 0o600, func(to io.Writer) error {
 		w = disk.NewWriter(to)
-		copied := k.copyLeft(w, c.streaming())
+		copied, err := k.copyLeft(w, c.streaming())
+		if err != nil {
+			return err
+		}
 		for _, s := range c.streaming() { // one that came meanwhile may have taken its part over
 			if err := context.Cause(ctx); err != nil {
 				return err
@@ -247,7 +257,7 @@ func (k *keeper) write(ctx context.Context, c *caches, level slog.Level) {
 
 // copyLeft writes what no rank has taken over yet, of those that are not listened to, and
 // returns whose that was.
-func (k *keeper) copyLeft(w *disk.Writer, streams map[fleet.Worker]streaming) map[fleet.Worker]bool {
+func (k *keeper) copyLeft(w *disk.Writer, streams map[fleet.Worker]streaming) (map[fleet.Worker]bool, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	copied := map[fleet.Worker]bool{}
@@ -255,14 +265,19 @@ func (k *keeper) copyLeft(w *disk.Writer, streams map[fleet.Worker]streaming) ma
 		if _, listened := streams[key.Worker]; listened {
 			continue
 		}
-		if err := w.Copy(k.found, e); err != nil {
+		section, err := k.found.Section(e)
+		if err != nil {
+			k.metrics.unusable.Inc()
 			k.log.Warn("index on disk not written again", "partition", key.PartitionKey.String(), "worker", key.Worker.String(), "err", err)
 			delete(k.left, key)
 			continue
 		}
+		if err := w.AddSection(e, section); err != nil {
+			return nil, err
+		}
 		copied[key.Worker] = true
 	}
-	return copied
+	return copied, nil
 }
 
 // streaming is a rank whose events are listened to.

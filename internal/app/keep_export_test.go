@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/routerd/routerd/catalog"
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/indexer"
 	"github.com/routerd/routerd/indexer/disk"
@@ -31,18 +32,33 @@ func TakeIn(r *fleet.Record, position []byte, ranks []indexer.Snapshot) (others 
 	return from.Others, blocks, err
 }
 
+// keptRank is a keeper whose file has rank 0 of worker 1, an engine vllm with blocks of 4
+// tokens, at a position of these bytes.
+func keptRank(dir string, position []byte) (*keeper, error) {
+	k := &keeper{file: filepath.Join(dir, keptFile), log: slog.New(slog.DiscardHandler), metrics: newKeepMetrics(prometheus.NewRegistry())}
+	err := durable.Write(k.file, 0o600, func(to io.Writer) error {
+		w := disk.NewWriter(to)
+		return errors.Join(w.Add(disk.Entry{Worker: fleet.Worker{ID: 1}, Engine: "vllm", BlockSize: 4}, position, nil), w.Close())
+	})
+	if err == nil {
+		k.open()
+	}
+	return k, err
+}
+
+func (k *keeper) count() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.left)
+}
+
 // KeptOnDisk is how many ranks of a file are still kept, in the file that is written then
 // too, when none took its part for so long.
 func KeptOnDisk(dir string, d time.Duration) (left, written int, err error) {
-	k := &keeper{file: filepath.Join(dir, keptFile), log: slog.New(slog.DiscardHandler), metrics: newKeepMetrics(prometheus.NewRegistry())}
-	err = durable.Write(k.file, 0o600, func(to io.Writer) error {
-		w := disk.NewWriter(to)
-		return errors.Join(w.Add(disk.Entry{Worker: fleet.Worker{ID: 1}}, nil, nil), w.Close())
-	})
+	k, err := keptRank(dir, nil)
 	if err != nil {
 		return 0, 0, err
 	}
-	k.open()
 	defer k.close()
 	<-time.After(d)
 	index, err := newCaches(nil, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
@@ -50,11 +66,25 @@ func KeptOnDisk(dir string, d time.Duration) (left, written int, err error) {
 		return 0, 0, err
 	}
 	k.write(context.Background(), index, slog.LevelInfo)
-	k.mu.Lock()
-	left = len(k.left)
-	k.mu.Unlock()
 	again := &keeper{file: k.file, log: k.log, metrics: k.metrics}
 	again.open()
 	defer again.close()
-	return left, len(again.left), nil
+	return k.count(), again.count(), nil
+}
+
+// RestoreAs has rank 0 of worker 1 take its part over as an engine of that kind with
+// blocks of that size, in turn, and tells after each whether it got it and what is left.
+func RestoreAs(dir string, position []byte, engines []string, blockSizes []int) (got []bool, left []int, err error) {
+	k, err := keptRank(dir, position)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer k.close()
+	for i, engine := range engines {
+		p := &partitionCache{Indexer: exact.New(blockSizes[i]), blockSize: blockSizes[i]}
+		l := catalog.Listening{Worker: fleet.Worker{ID: 1}, Engine: engine}
+		got = append(got, k.restore(p, &l, &fleet.Record{ID: 1}) != nil)
+		left = append(left, k.count())
+	}
+	return got, left, nil
 }

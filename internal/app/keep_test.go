@@ -418,3 +418,16 @@ func TestAStreamsRanksAreRestoredTogether(t *testing.T) {
 		})
 	}
 }
+
+// A part that does not fit a rank as it is now is left for when it does; one that cannot
+// be used is not.
+func TestAPartThatDoesNotFitIsLeft(t *testing.T) {
+	got, left, err := app.RestoreAs(t.TempDir(), []byte{0, 0, 0}, []string{"sglang", "vllm", "vllm"}, []int{4, 8, 4})
+	if err != nil || !slices.Equal(got, []bool{false, false, true}) || !slices.Equal(left, []int{1, 1, 1}) {
+		t.Errorf("restored %v, left %v, %v", got, left, err)
+	}
+	got, left, err = app.RestoreAs(t.TempDir(), []byte{9}, []string{"vllm", "vllm"}, []int{4, 4})
+	if err != nil || !slices.Equal(got, []bool{false, false}) || !slices.Equal(left, []int{0, 0}) {
+		t.Errorf("restored %v, left %v, %v", got, left, err)
+	}
+}
