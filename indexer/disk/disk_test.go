@@ -189,16 +189,16 @@ func TestASectionIsCopied(t *testing.T) {
 }
 
 // told is what can be had of a file: what Open says, or for each section what Read says.
-func told(b []byte) (whole error, sections []error) {
+func told(b []byte) (sections []error, whole error) {
 	f, err := open(b)
 	if err != nil {
-		return err, nil
+		return nil, err
 	}
 	for _, e := range f.Entries() {
 		_, err := f.Read(&e)
 		sections = append(sections, err)
 	}
-	return nil, sections
+	return sections, nil
 }
 
 // Whatever byte is wrong, the file is refused whole or one of its sections is.
@@ -207,7 +207,7 @@ func TestAnyWrongByteIsFound(t *testing.T) {
 	for i := range whole {
 		b := bytes.Clone(whole)
 		b[i] ^= 1 << (i % 8)
-		err, sections := told(b)
+		sections, err := told(b)
 		bad := 0
 		for _, err := range sections {
 			if err != nil {
@@ -223,11 +223,11 @@ func TestAnyWrongByteIsFound(t *testing.T) {
 func TestAnyOtherLengthIsRefused(t *testing.T) {
 	whole := kept(t)
 	for n := range whole {
-		if err, _ := told(whole[:n]); err == nil {
+		if _, err := told(whole[:n]); err == nil {
 			t.Errorf("%d bytes of %d are taken", n, len(whole))
 		}
 	}
-	if err, _ := told(append(bytes.Clone(whole), 0)); err == nil {
+	if _, err := told(append(bytes.Clone(whole), 0)); err == nil {
 		t.Error("a byte too much is taken")
 	}
 }
@@ -257,7 +257,7 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		"read index of worker 7/0: rank 0 is there twice":    raw(t, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0),
 		"read index of worker 7/0: 1 bytes too many":         raw(t, 0, 0, 0),
 	} {
-		err, sections := told(b)
+		sections, err := told(b)
 		if err = errors.Join(append(sections, err)...); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("got %v, want %q", err, says)
 		}

@@ -168,10 +168,11 @@ func (u *unroll) name(at place) (kvcache.EngineHash, bool) {
 
 // named returns the hash of a block on a tier that was told, or is.
 func (u *unroll) named(t kvcache.Tier, at place) (kvcache.EngineHash, bool) {
-	if u.names[t] == nil || u.names[t][at] == 0 {
+	names := u.names[t]
+	if len(names) == 0 || names[at] == 0 {
 		return kvcache.EngineHash{}, false
 	}
-	return u.tiers[t][u.names[t][at]-1].hash, true
+	return u.tiers[t][names[at]-1].hash, true
 }
 
 // give returns the hash under which a block is stored: the engine's, or, where the engine has none, one that the worker
