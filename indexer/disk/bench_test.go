@@ -3,6 +3,7 @@ package disk_test
 import (
 	"bytes"
 	"errors"
+	"syscall"
 	"testing"
 	"time"
 
@@ -48,9 +49,22 @@ func fleetIndex(b *testing.B) *exact.Index {
 	return x
 }
 
-func perBlock(b *testing.B) {
+// perBlock reports the time of a block, and that of the processor since before.
+func perBlock(b *testing.B, before time.Duration) {
 	b.Helper()
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/(benchWorkers*benchBlocks), "ns/block")
+	blocks := float64(b.N) * benchWorkers * benchBlocks
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/blocks, "ns/block")
+	b.ReportMetric(float64((processor(b)-before).Nanoseconds())/blocks, "cpu-ns/block")
+}
+
+// processor is how long the process has computed.
+func processor(b *testing.B) time.Duration {
+	b.Helper()
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
 // BenchmarkWrite takes and writes what 64 workers of 20,000 blocks hold; longest is how long the taking of one
@@ -58,7 +72,7 @@ func perBlock(b *testing.B) {
 func BenchmarkWrite(b *testing.B) {
 	x := fleetIndex(b)
 	var out bytes.Buffer
-	longest := time.Duration(0)
+	longest, before := time.Duration(0), processor(b)
 	for b.Loop() {
 		out.Reset()
 		w := disk.NewWriter(&out)
@@ -74,7 +88,7 @@ func BenchmarkWrite(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	perBlock(b)
+	perBlock(b, before)
 	b.ReportMetric(float64(out.Len())/(benchWorkers*benchBlocks), "B/block")
 	b.ReportMetric(float64(longest.Microseconds())/1000, "ms/longest")
 }
@@ -90,7 +104,7 @@ func BenchmarkRead(b *testing.B) {
 		}
 		return errors.Join(errs...)
 	})
-	longest := time.Duration(0)
+	longest, before := time.Duration(0), processor(b)
 	for b.Loop() {
 		to, f := exact.New(16), mustOpen(b, whole)
 		for _, e := range f.Entries() {
@@ -107,6 +121,6 @@ func BenchmarkRead(b *testing.B) {
 			longest = max(longest, time.Since(began))
 		}
 	}
-	perBlock(b)
+	perBlock(b, before)
 	b.ReportMetric(float64(longest.Microseconds())/1000, "ms/longest")
 }

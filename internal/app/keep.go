@@ -224,7 +224,7 @@ func takeIn(p *partitionCache, w fleet.Worker, r *fleet.Record, s *disk.Stream) 
 
 // write writes what the streams stored, and what is left of the file before. When it
 // fails, that file stays.
-func (k *keeper) write(ctx context.Context, c *caches, level slog.Level) {
+func (k *keeper) write(ctx context.Context, c *caches, level slog.Level) error {
 	began := time.Now()
 	var w *disk.Writer
 	err := durable.Write(k.file, 0o600, func(to io.Writer) error {
@@ -247,12 +247,17 @@ func (k *keeper) write(ctx context.Context, c *caches, level slog.Level) {
 		return w.Close()
 	})
 	if err != nil {
-		k.metrics.failed.Inc()
-		k.log.Warn("index not written to disk: the file before stays", "file", k.file, "err", err)
-		return
+		return err
 	}
 	k.metrics.wrote(w, time.Since(began))
 	k.log.Log(ctx, level, "index written to disk", "ranks", w.Streams, "blocks", w.Blocks, "bytes", w.Bytes(), "took", time.Since(began))
+	return nil
+}
+
+// unwritten says that write failed.
+func (k *keeper) unwritten(err error) {
+	k.metrics.failed.Inc()
+	k.log.Warn("index not written to disk: the file before stays", "file", k.file, "err", err)
 }
 
 // copyLeft writes what no rank has taken over yet, of those that are not listened to, and
@@ -334,7 +339,9 @@ func keepIndex(lc fx.Lifecycle, cfg config.Config, d *dataDir, index *caches, lo
 		OnStop: func(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(ctx, keepWithin)
 			defer cancel()
-			k.write(ctx, index, slog.LevelInfo)
+			if err := k.write(ctx, index, slog.LevelInfo); err != nil {
+				k.unwritten(err)
+			}
 			k.close()
 			return nil
 		},
@@ -351,7 +358,9 @@ func keepIndex(lc fx.Lifecycle, cfg config.Config, d *dataDir, index *caches, lo
 			case <-ctx.Done():
 				return nil
 			case <-ticks.C:
-				k.write(ctx, index, slog.LevelDebug)
+				if err := k.write(ctx, index, slog.LevelDebug); err != nil && ctx.Err() == nil { // else the stop writes it
+					k.unwritten(err)
+				}
 			}
 		}
 	})

@@ -65,7 +65,9 @@ func KeptOnDisk(dir string, d time.Duration) (left, written int, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	k.write(context.Background(), index, slog.LevelInfo)
+	if err := k.write(context.Background(), index, slog.LevelInfo); err != nil {
+		return 0, 0, err
+	}
 	again := &keeper{file: k.file, log: k.log, metrics: k.metrics}
 	again.open()
 	defer again.close()
