@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,7 +16,9 @@ import (
 	"github.com/routerd/routerd/indexer"
 	"github.com/routerd/routerd/indexer/disk"
 	"github.com/routerd/routerd/indexer/exact"
+	"github.com/routerd/routerd/ingress/zmq"
 	"github.com/routerd/routerd/internal/durable"
+	"github.com/routerd/routerd/kvcache"
 )
 
 // TakeIn has rank 0 of a worker take over what its stream stored, from a position of
@@ -34,11 +37,11 @@ func TakeIn(r *fleet.Record, position []byte, ranks []indexer.Snapshot) (others 
 
 // keptRank is a keeper whose file has rank 0 of worker 1, an engine vllm with blocks of 4
 // tokens, at a position of these bytes.
-func keptRank(dir string, position []byte) (*keeper, error) {
+func keptRank(dir string, position []byte, ranks ...indexer.Snapshot) (*keeper, error) {
 	k := &keeper{file: filepath.Join(dir, keptFile), log: slog.New(slog.DiscardHandler), metrics: newKeepMetrics(prometheus.NewRegistry())}
 	err := durable.Write(k.file, 0o600, func(to io.Writer) error {
 		w := disk.NewWriter(to)
-		return errors.Join(w.Add(disk.Entry{Worker: fleet.Worker{ID: 1}, Engine: "vllm", BlockSize: 4}, position, nil), w.Close())
+		return errors.Join(w.Add(disk.Entry{Worker: fleet.Worker{ID: 1}, Engine: "vllm", BlockSize: 4}, position, ranks), w.Close())
 	})
 	if err == nil {
 		k.open()
@@ -89,4 +92,37 @@ func RestoreAs(dir string, position []byte, engines []string, blockSizes []int) 
 		left = append(left, k.count())
 	}
 	return got, left, nil
+}
+
+// ListenInVain listens to rank 0 of worker 1, which a file has with two blocks, at an
+// address that is none, then at one. It returns how many blocks the index has and how
+// many ranks are left after each, and the first one's error.
+func ListenInVain(dir string) (blocks, left [2]int, refused error) {
+	w := fleet.Worker{ID: 1}
+	change := indexer.Change{Blocks: []indexer.Block{{Hash: kvcache.NumberHash(1), Local: 2}, {Hash: kvcache.NumberHash(3), Local: 4}}}
+	k, err := keptRank(dir, []byte{0, 0, 0}, indexer.Snapshot{Worker: w, Changes: slices.Values([]indexer.Change{change})})
+	if err != nil {
+		return blocks, left, err
+	}
+	k.close()
+	in, err := zmq.New(zmq.DefaultConfig(), k.log, prometheus.NewRegistry())
+	if err != nil {
+		return blocks, left, err
+	}
+	c := newCaches(in)
+	c.kept.file, c.kept.log, c.kept.metrics = k.file, k.log, k.metrics
+	c.kept.open()
+	defer c.kept.close()
+	l := catalog.Listening{Worker: w, Engine: "vllm"}
+	if _, err := c.Open(l.Partition, 4); err != nil {
+		return blocks, left, err
+	}
+	for i, endpoint := range []string{"nowhere", "tcp://127.0.0.1:1"} {
+		l.Endpoint = endpoint
+		if err := c.Listen(l, func() *fleet.Record { return &fleet.Record{ID: 1} }); err != nil {
+			refused = err
+		}
+		blocks[i], left[i] = c.part(l.Partition).Blocks(w)[kvcache.Device], c.kept.count()
+	}
+	return blocks, left, refused
 }

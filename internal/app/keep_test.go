@@ -431,3 +431,30 @@ func TestAPartThatDoesNotFitIsLeft(t *testing.T) {
 		t.Errorf("restored %v, left %v, %v", got, left, err)
 	}
 }
+
+// What a rank learned anew takes the place of what did not fit it.
+func TestWhatIsLearnedAnewReplacesWhatWasKept(t *testing.T) {
+	engines, cfg, was := filled(t, true)
+	for i := range cfg.Workers.Static {
+		cfg.Workers.Static[i].Engine = "sglang"
+	}
+	a, log := startLogged(t, cfg)
+	if log.Count("index on disk not restored") != 2 {
+		t.Error("the log does not tell of the other engines")
+	}
+	waitForTruth(t, a, engines)
+	waitForTrust(t, a, both)
+	stop(t, a)
+	a, log = startLogged(t, cfg)
+	if diff := cmp.Diff(was, known(t, a)); diff != "" || log.Count("index restored from disk") != 2 {
+		t.Errorf("%d ranks are restored (-before +after)\n%s", log.Count("index restored from disk"), diff)
+	}
+}
+
+// A rank that cannot be listened to has nothing, and its part is left for when it can.
+func TestARankThatIsNotListenedToGivesItsPartBack(t *testing.T) {
+	blocks, left, err := app.ListenInVain(t.TempDir())
+	if err == nil || !strings.Contains(err.Error(), "kv_events") || blocks != [2]int{0, 2} || left != [2]int{1, 0} {
+		t.Errorf("got %v, blocks %v, left %v", err, blocks, left)
+	}
+}
