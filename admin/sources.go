@@ -139,13 +139,14 @@ type KvStatus interface {
 
 // Where what is known of a rank's cache comes from.
 const (
-	KVFromEvents = "events" // the engine's own KV events
-	KVRemote     = "remote" // another router's index; how many blocks there are is known there
+	KVFromEvents    = "events"    // the engine's own KV events
+	KVFromDecisions = "decisions" // what the router decided
+	KVRemote        = "remote"    // another router's index; how many blocks there are is known there
 )
 
 // KV is what is known of one rank's cache.
 type KV struct {
-	Source  string         // KVFromEvents or KVRemote
+	Source  string         // KVFromEvents, KVFromDecisions or KVRemote
 	Blocks  map[string]int // blocks by tier
 	Trusted bool           // whether the event stream has no unrepaired gap
 	// Untrusted says why it is not trusted, where that is known.

@@ -233,7 +233,7 @@ type oneIndex struct{ indexer.Indexer }
 
 func (s oneIndex) Open(fleet.PartitionKey, int) (core.KvIndex, error) { return s, nil }
 
-func (oneIndex) Record(fleet.Worker, []kvcache.BlockHash) {}
+func (oneIndex) Record(fleet.Worker, []kvcache.BlockHash, bool) {}
 
 func (oneIndex) Forget(fleet.Worker) {}
 

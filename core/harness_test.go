@@ -42,6 +42,7 @@ type cache struct {
 	opened    int                // how often a partition asked for its index
 	recorded  func(fleet.Worker) // told of each booking; nil for an index that learns nothing of them
 	forgotten []fleet.Worker
+	byTokens  bool // what was recorded last
 }
 
 func newCache() *cache {
@@ -71,10 +72,11 @@ func (c *cache) Find(blocks []kvcache.BlockHash, workers []fleet.Worker, out []k
 }
 
 // Record and Forget: what was booked counts as held, where the test wants that.
-func (c *cache) Record(w fleet.Worker, blocks []kvcache.BlockHash) {
+func (c *cache) Record(w fleet.Worker, blocks []kvcache.BlockHash, exact bool) {
 	if c.recorded == nil {
 		return
 	}
+	c.byTokens = exact
 	c.recorded(w)
 	c.mu.Lock()
 	defer c.mu.Unlock()

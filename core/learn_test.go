@@ -161,7 +161,7 @@ func TestWhatAnotherRouterBookedIsTheNextRequestsOverlap(t *testing.T) {
 		rank  fleet.Worker
 		want  bool
 	}{{"m1", there, true}, {"m2", there, false}, {"m1", fleet.Worker{ID: 99}, false}, {"m1", fleet.Worker{ID: there.ID, Rank: 1}, false}} {
-		if got := w.Learn(model(c.model), c.rank, blocks); got != c.want {
+		if got := w.Learn(model(c.model), c.rank, blocks, true); got != c.want {
 			t.Errorf("%s of %s: learned %t, want %t", c.rank, c.model, got, c.want)
 		}
 	}
@@ -174,7 +174,7 @@ func TestWhatAnotherRouterBookedIsTheNextRequestsOverlap(t *testing.T) {
 	}
 	w.cache.recorded = func(fleet.Worker) { w.remove(t, "w2") }
 	w.cache.forgotten = nil
-	if w.Learn(model("m1"), there, blocks); len(w.cache.forgotten) != 2 {
+	if w.Learn(model("m1"), there, blocks, true); len(w.cache.forgotten) != 2 {
 		t.Errorf("a rank that left while it was recorded is forgotten %d times, want once more", len(w.cache.forgotten))
 	}
 }

@@ -29,6 +29,7 @@ type chosen struct {
 	adapter    string
 	demand     load.Demand
 	blocks     []kvcache.BlockHash // of the prompt
+	exact      bool                // they are those of its tokens
 	selection  Selection
 
 	// What may have kept the request from the worker of its session.
@@ -50,6 +51,7 @@ func (p *Partition) keepForBooking(a *attempt, row int, generation uint64) {
 	}
 	c.binds = c.session != "" && req.Pin == nil && req.Target == nil
 	c.demand.Blocks, c.blocks = slices.Clone(c.demand.Blocks), slices.Clone(a.recorded())
+	c.exact = a.recordedExactly()
 	c.selection.Detail = nil // it is the caller's
 	for _, w := range req.Exclude {
 		c.excluded = append(c.excluded, w.ID)
@@ -178,7 +180,7 @@ func (c *SelectionCore) Reserve(ctx context.Context, b *Booking) (*Selection, er
 	}
 	bk = made
 	bk.tellBooked()
-	k.partition.learn(sel.Worker, sel.Reservation.Key().Generation, k.blocks)
+	k.partition.learn(sel.Worker, sel.Reservation.Key().Generation, k.blocks, k.exact)
 	return sel, nil
 }
 
@@ -248,7 +250,7 @@ func (c *SelectionCore) explicit(b *Booking, key fleet.PartitionKey) (*chosen, e
 	demand.Blocks = slices.Clone(demand.Blocks)
 	return &chosen{
 		partition: p, generation: m.generation, session: b.Session, binds: b.Session != "", adapter: b.Adapter, demand: demand,
-		blocks: slices.Clone(a.recorded()),
+		blocks: slices.Clone(a.recorded()), exact: a.recordedExactly(),
 		selection: Selection{
 			ID: b.SelectionID, Partition: key, Worker: fleet.Worker{ID: *b.Worker, Rank: rank}, BlockSize: p.blockSize,
 			By: policy.ByPin, PromptTokens: a.tokens, PromptBlocks: a.blockCount, Overlap: kvcache.Overlap{},

@@ -57,6 +57,9 @@ func (a *attempt) hash(p *Partition, pr *Prompt) (err error) {
 	return nil
 }
 
+// recordedExactly tells whether those are the blocks of the prompt's tokens.
+func (a *attempt) recordedExactly() bool { return a.exact && a.text == nil }
+
 // recorded are the blocks by which the index learns of a booking.
 func (a *attempt) recorded() []kvcache.BlockHash {
 	if a.text != nil {

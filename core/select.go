@@ -67,7 +67,7 @@ func (p *Partition) claimAndRun(ctx context.Context, a *attempt) (*Selection, er
 		return nil, err
 	}
 	a.booked.tellBooked()
-	p.learn(sel.Worker, sel.Reservation.Key().Generation, a.recorded())
+	p.learn(sel.Worker, sel.Reservation.Key().Generation, a.recorded(), a.recordedExactly())
 	return sel, nil
 }
 

@@ -38,9 +38,11 @@ type KvIndex interface {
 	// neither and writes every element of out.
 	Find(blocks []kvcache.BlockHash, workers []fleet.Worker, out []kvcache.Overlap)
 	// Record hears of each booking: the rank is about to hold the prompt given by
-	// its local block hashes. An index may learn from it. It keeps nothing of blocks
-	// and must not block.
-	Record(w fleet.Worker, blocks []kvcache.BlockHash)
+	// its local block hashes. An index may learn from it. exact tells that they are
+	// those of the prompt's tokens, which its engine will tell of, where it tells
+	// anything; else they are of its text. It keeps nothing of blocks and must not
+	// block.
+	Record(w fleet.Worker, blocks []kvcache.BlockHash, exact bool)
 	// Forget voids what was recorded for a rank that has left.
 	Forget(w fleet.Worker)
 	// Trusted tells whether the rank's event stream lost nothing.
@@ -175,7 +177,7 @@ func (NoIndex) Open(fleet.PartitionKey, int) (KvIndex, error) { return NoIndex{}
 func (NoIndex) Find(_ []kvcache.BlockHash, _ []fleet.Worker, out []kvcache.Overlap) { clear(out) }
 
 // Record learns nothing.
-func (NoIndex) Record(fleet.Worker, []kvcache.BlockHash) {}
+func (NoIndex) Record(fleet.Worker, []kvcache.BlockHash, bool) {}
 
 // Forget has nothing to forget.
 func (NoIndex) Forget(fleet.Worker) {}

@@ -36,7 +36,7 @@ func (l *learning) Find(blocks []kvcache.BlockHash, _ []fleet.Worker, out []kvca
 	}
 }
 
-func (l *learning) Record(_ fleet.Worker, blocks []kvcache.BlockHash) {
+func (l *learning) Record(_ fleet.Worker, blocks []kvcache.BlockHash, _ bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.prompts = append(l.prompts, slices.Clone(blocks))

@@ -262,7 +262,7 @@ func (c *cache) Find(blocks []kvcache.BlockHash, workers []fleet.Worker, out []k
 	}
 }
 
-func (c *cache) Record(fleet.Worker, []kvcache.BlockHash) {}
+func (c *cache) Record(fleet.Worker, []kvcache.BlockHash, bool) {}
 
 func (c *cache) Forget(fleet.Worker) {}
 

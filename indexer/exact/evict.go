@@ -21,6 +21,8 @@ const (
 	dense = 7
 	// blockBytes is about what a block takes.
 	blockBytes = 32
+	// textCost is the most that a byte string takes.
+	textCost = 4 * kvcache.MaxEngineHashBytes
 )
 
 // evictor keeps an index at or below its cap. A round finds the nodes of the trie that were neither stored nor found
@@ -70,6 +72,10 @@ func (x *Index) grew(blocks int) {
 func (x *Index) makeRoom(h *holder, t kvcache.Tier, hashes []kvcache.EngineHash) bool {
 	e := &x.evict
 	if e.most == 0 || len(hashes) == 0 {
+		return true
+	}
+	// A table at most doubles; the trie was measured not long ago.
+	if entries := h.tiers[t].entries; e.trie.Load()+x.tables.Load()+2*entryBytes(len(entries))+textCost*int64(len(hashes)) < e.most/2 {
 		return true
 	}
 	left := x.left(h, t, hashes)

@@ -161,7 +161,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 				stop := r.run(t)
 				if wait >= 0 {
 					r.held([]kvcache.BlockHash{1}, ranks(1)...)
-					r.Record(ranks(1)[0], []kvcache.BlockHash{1})
+					r.Record(ranks(1)[0], []kvcache.BlockHash{1}, true)
 					<-time.After(wait)
 				}
 				begun := time.Now()

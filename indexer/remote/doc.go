@@ -45,7 +45,8 @@
 // tiers, above 0 and together at most the hashes.
 //
 // A record (POST /index/v1/record) is the names and the block size of a find, 8 for the
-// worker's id, 4 for its rank, 4 for the number of hashes, at most 65,536, and 8 for each.
+// worker's id, 4 for its rank, 1 that is 1 where the hashes are those of the prompt's tokens
+// and 0 where they are of its text, 4 for the number of hashes, at most 65,536, and 8 for each.
 // The answer has as many items as the message had records, each 1 byte: 0 recorded, 1 the
 // primary has no such partition, 2 its blocks have another size, 3 it has no such rank.
 //

@@ -70,7 +70,7 @@ func (p *primary) Find(blocks []kvcache.BlockHash, workers []fleet.Worker, out [
 
 func (p *primary) Trusted(w fleet.Worker) bool { return p.trusted[w] }
 
-func (p *primary) Record(_ fleet.PartitionKey, w fleet.Worker, blocks []kvcache.BlockHash) bool {
+func (p *primary) Record(_ fleet.PartitionKey, w fleet.Worker, blocks []kvcache.BlockHash, _ bool) bool {
 	if _, known := p.trusted[w]; !known {
 		return false
 	}

@@ -45,7 +45,7 @@ const (
 	// The least lengths of items.
 	leastFind     = 2 + 2 + 4 + 4 + 4
 	leastFound    = 4 + 1
-	leastRecord   = 2 + 2 + 4 + rankLength + 4
+	leastRecord   = 2 + 2 + 4 + rankLength + 1 + 4
 	leastRecorded = 1
 )
 
@@ -113,6 +113,15 @@ func (r *reader) byte(what string) byte {
 		return b[0]
 	}
 	return 0
+}
+
+// flag is a byte that is 0 or 1.
+func (r *reader) flag(what string) bool {
+	b := r.byte(what)
+	if b > 1 && r.err == nil {
+		r.err = bad("%s is %d, allowed are 0 and 1", what, b)
+	}
+	return b == 1
 }
 
 func (r *reader) uint16(what string) int {

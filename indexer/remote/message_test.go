@@ -40,7 +40,7 @@ const (
 	// A record of one block.
 	recordText = `72646978 01 03 0000 01000000
 		0100 6d  0700 64656661756c74  04000000
-		0200000000000000 01000000  01000000  efcdab8967452301`
+		0200000000000000 01000000  01  01000000  efcdab8967452301`
 	recordedText = `72646978 01 04 0000 01000000 00`
 )
 
@@ -49,6 +49,7 @@ const (
 type told struct {
 	blocks  []kvcache.BlockHash
 	workers []fleet.Worker
+	exact   bool
 }
 
 func (p *told) Partition(k fleet.PartitionKey) (x remote.Index, blockSize int, ok bool) {
@@ -65,8 +66,8 @@ func (p *told) Find(blocks []kvcache.BlockHash, workers []fleet.Worker, out []kv
 
 func (p *told) Trusted(w fleet.Worker) bool { return w == p.workers[0] }
 
-func (p *told) Record(_ fleet.PartitionKey, w fleet.Worker, blocks []kvcache.BlockHash) bool {
-	p.blocks, p.workers = slices.Clone(blocks), []fleet.Worker{w}
+func (p *told) Record(_ fleet.PartitionKey, w fleet.Worker, blocks []kvcache.BlockHash, exact bool) bool {
+	p.blocks, p.workers, p.exact = slices.Clone(blocks), []fleet.Worker{w}, exact
 	return true
 }
 
@@ -95,12 +96,12 @@ func TestMessagesAreAsDocumented(t *testing.T) {
 			t.Errorf("the primary got (-want +got)\n%s", diff)
 		}
 		defer r.run(t)()
-		r.Record(fleet.Worker{ID: 2, Rank: 1}, blocks[:1])
+		r.Record(fleet.Worker{ID: 2, Rank: 1}, blocks[:1], true)
 		synctest.Wait()
 		if !bytes.Equal(asked, unspaced(t, recordText)) || !bytes.Equal(answered, unspaced(t, recordedText)) {
 			t.Errorf("asked\n%x\nanswered\n%x", asked, answered)
 		}
-		if diff := cmp.Diff([]any{blocks[:1], []fleet.Worker{{ID: 2, Rank: 1}}}, []any{p.blocks, p.workers}); diff != "" {
+		if diff := cmp.Diff([]any{blocks[:1], []fleet.Worker{{ID: 2, Rank: 1}}, true}, []any{p.blocks, p.workers, p.exact}); diff != "" {
 			t.Errorf("the primary got (-want +got)\n%s", diff)
 		}
 	})
@@ -144,6 +145,11 @@ func TestAWrongMessageIsAnErrorThatSaysWhat(t *testing.T) {
 	}
 	if n := s.Stats().Refused; n != 19 {
 		t.Errorf("%d were counted as refused", n)
+	}
+	flag := unspaced(t, recordText)
+	flag[len(flag)-13] = 2
+	if _, err := s.Record(flag); err == nil || !strings.Contains(err.Error(), "exact is 2, allowed are 0 and 1") {
+		t.Errorf("got %v", err)
 	}
 	if _, err := s.Record(unspaced(t, findText)); err == nil || !strings.Contains(err.Error(), "kind 1, not 3") {
 		t.Errorf("got %v", err)

@@ -130,12 +130,16 @@ func (p *Partition) failed(turn backoff.Turn, err error) {
 	}
 }
 
-// Record tells the primary, soon, that a rank was given a prompt. It never blocks, and keeps
-// nothing of blocks.
-func (p *Partition) Record(w fleet.Worker, blocks []kvcache.BlockHash) {
+// Record tells the primary, soon, that a rank was given a prompt, by the blocks of its
+// tokens where exact, else of its text. It never blocks, and keeps nothing of blocks.
+func (p *Partition) Record(w fleet.Worker, blocks []kvcache.BlockHash, exact bool) {
 	blocks = blocks[:min(len(blocks), maxBlocks)]
-	b := append(make([]byte, 0, len(p.head)+rankLength+4+len(blocks)*hashLength), p.head...)
-	b = order.AppendUint32(appendRank(b, w), uint32(len(blocks)))
+	b := append(make([]byte, 0, len(p.head)+rankLength+1+4+len(blocks)*hashLength), p.head...)
+	b = append(appendRank(b, w), 0)
+	if exact {
+		b[len(b)-1] = 1
+	}
+	b = order.AppendUint32(b, uint32(len(blocks)))
 	p.client.records.push(appendHashes(b, blocks))
 }
 

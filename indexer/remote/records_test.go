@@ -26,7 +26,7 @@ func TestRecordsReachThePrimaryInBatches(t *testing.T) {
 		return l.Post(ctx, path, body)
 	}))
 	for i := range 3000 { // before Run: they wait
-		r.Record(w[i%3], make([]kvcache.BlockHash, i%50))
+		r.Record(w[i%3], make([]kvcache.BlockHash, i%50), true)
 	}
 	if n := r.Stats().Waiting; n != 3000 {
 		t.Fatalf("%d wait", n)
@@ -44,12 +44,12 @@ func TestRecordsReachThePrimaryInBatches(t *testing.T) {
 		t.Errorf("the primary counted %+v", s)
 	}
 	p.blockSize = 2
-	r.Record(w[0], nil)
+	r.Record(w[0], nil, true)
 	other, err := r.Open(fleet.PartitionKey{Model: "other"}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	other.Record(w[0], nil)
+	other.Record(w[0], nil, true)
 	until(t, "two more are refused", func() bool {
 		s := r.Stats()
 		return s.Records[remote.BlockSize] == 1 && s.Records[remote.NoPartition] == 1
@@ -69,9 +69,9 @@ func TestAFullQueueDropsItsOldest(t *testing.T) {
 			r := newRig(t, 1, time.Second, p.here())
 			blocks := make([]kvcache.BlockHash, c.blocks)
 			for range c.records {
-				r.Record(ranks(1)[0], blocks)
+				r.Record(ranks(1)[0], blocks, true)
 			}
-			r.Record(ranks(1)[0], blocks[:min(1, len(blocks))])
+			r.Record(ranks(1)[0], blocks[:min(1, len(blocks))], true)
 			if s := r.Stats(); s.Waiting < c.kept || s.Waiting > c.kept+1 || int(s.Records[remote.Dropped])+s.Waiting != c.records+1 {
 				t.Fatalf("counted %+v", s)
 			}
@@ -105,7 +105,7 @@ func TestRecordsThatFailAreCountedAndCostNoFind(t *testing.T) {
 		}))
 		defer r.run(t)()
 		for range 2000 {
-			r.Record(w[0], nil)
+			r.Record(w[0], nil, true)
 			<-time.After(10 * time.Millisecond)
 			if got := r.held(hashes(t, sequence(0, 10), 1), w...); got[0].Device != 10 {
 				t.Fatalf("got %+v", got)
@@ -115,7 +115,7 @@ func TestRecordsThatFailAreCountedAndCostNoFind(t *testing.T) {
 			t.Errorf("tried %d times in 20 s\n%s", n, r.log)
 		}
 		fails.Store(false)
-		r.Record(w[0], nil)
+		r.Record(w[0], nil, true)
 		<-time.After(3 * time.Second)
 		s := r.Stats()
 		if s.Records[remote.Answered] == 0 || s.Records[remote.Unreachable]+s.Records[remote.Answered] != 2001 {

@@ -23,8 +23,9 @@ type Partitions interface {
 	// false where there is none. It makes none.
 	Partition(key fleet.PartitionKey) (x Index, blockSize int, ok bool)
 	// Record tells the index of a partition that a rank was given a prompt. It is false
-	// where there is no such rank. It keeps nothing of blocks.
-	Record(key fleet.PartitionKey, w fleet.Worker, blocks []kvcache.BlockHash) bool
+	// where there is no such rank. exact tells that the blocks are those of the prompt's
+	// tokens, not of its text. It keeps nothing of blocks.
+	Record(key fleet.PartitionKey, w fleet.Worker, blocks []kvcache.BlockHash, exact bool) bool
 }
 
 // Server answers clients from the primary's index. It is safe for concurrent use.
@@ -150,12 +151,13 @@ func (s *Server) partition(key fleet.PartitionKey, blockSize uint32) (x Index, s
 func (s *Server) record(r *reader, sc *scratch, out []byte) []byte {
 	key, blockSize := r.partition()
 	sc.ranks = r.ranks(1, sc.ranks[:0])
+	exact := r.flag("exact")
 	sc.blocks = r.hashes(r.number("hashes", maxBlocks, hashLength), sc.blocks[:0])
 	if r.err != nil {
 		return out
 	}
 	_, status, _ := s.partition(key, blockSize)
-	if status == statusOK && !s.parts.Record(key, sc.ranks[0], sc.blocks) {
+	if status == statusOK && !s.parts.Record(key, sc.ranks[0], sc.blocks, exact) {
 		status = statusNoRank
 	}
 	s.stats.records[status].Add(1)

@@ -180,7 +180,7 @@ func TestRecordedImagesAreMatchedByTheirHash(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			want := wiretest.Description(t, name)
 			x := exact.New(16)
-			if drops := feed(t, x, wiretest.Messages(t, name), 0); drops != (kvcache.DropCounts{}) {
+			if drops := feed(t, x, wiretest.Messages(t, name)); drops != (kvcache.DropCounts{}) {
 				t.Errorf("drops %v", drops.Map())
 			}
 			tokens := wantView(t, want.Messages[0].Events[0]).Tokens

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -16,11 +15,9 @@ import (
 	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/host"
-	"github.com/routerd/routerd/indexer"
-	"github.com/routerd/routerd/indexer/audit"
 	"github.com/routerd/routerd/indexer/dump"
-	"github.com/routerd/routerd/indexer/exact"
 	"github.com/routerd/routerd/ingress/zmq"
+	"github.com/routerd/routerd/internal/config"
 	"github.com/routerd/routerd/kvcache"
 	"github.com/routerd/routerd/selection"
 )
@@ -42,9 +39,11 @@ type indexes interface {
 // streams that feed them. It is safe for concurrent use.
 type caches struct {
 	ingress *zmq.DirectIngress
+	cfg     config.Index
 	log     *slog.Logger
 	warm    warmth
 	kept    keeper
+	ignored sync.Once // tells that KV events are not listened to
 
 	mu      sync.Mutex // guards all below
 	parts   map[fleet.PartitionKey]*partitionCache
@@ -58,79 +57,34 @@ var (
 	_ zmq.Sink       = (*partitionCache)(nil)
 )
 
-func newCaches(ingress *zmq.DirectIngress, log *slog.Logger, reg prometheus.Registerer) (*caches, error) {
-	c := &caches{ingress: ingress, log: log, parts: map[fleet.PartitionKey]*partitionCache{}, streams: map[fleet.Worker]streaming{}}
+func newCaches(ingress *zmq.DirectIngress, cfg config.Config, log *slog.Logger, reg prometheus.Registerer) (*caches, error) {
+	c := &caches{ingress: ingress, cfg: cfg.Index, log: log, parts: map[fleet.PartitionKey]*partitionCache{}, streams: map[fleet.Worker]streaming{}}
 	mismatches := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "routerd_index_hash_mismatch_ranks",
 		Help: "Ranks whose engine stores other blocks than those of the prompts that it gets.",
 	}, func() float64 { return float64(c.mismatches()) })
-	if err := reg.Register(mismatches); err != nil {
-		return nil, fmt.Errorf("make caches: %w", err)
+	for _, m := range []prometheus.Collector{mismatches, newIndexMetrics(c)} {
+		if err := reg.Register(m); err != nil {
+			return nil, fmt.Errorf("register metrics of the index: %w", err)
+		}
 	}
 	return c, nil
 }
-
-// partitionCache is one partition's index with what its streams say of
-// themselves.
-type partitionCache struct {
-	indexer.Indexer
-	blockSize int
-	trusted   sync.Map // fleet.Worker → bool
-	audit     *audit.Audit
-}
-
-// Apply applies events of a rank.
-func (p *partitionCache) Apply(w fleet.Worker, events []kvcache.Event) kvcache.Applied {
-	applied := p.Indexer.Apply(w, events)
-	if applied.Stored > 0 {
-		p.audit.Stored(w, time.Now())
-	}
-	return applied
-}
-
-// State takes over whether a stream can be trusted.
-func (p *partitionCache) State(w fleet.Worker, s zmq.Status) { p.trusted.Store(w, s.Trusted) }
-
-// Trusted tells whether the rank's stream lost nothing and its blocks are those that are asked for.
-func (p *partitionCache) Trusted(w fleet.Worker) bool {
-	v, ok := p.trusted.Load(w)
-	return ok && v == true && !p.audit.Mismatch(w)
-}
-
-// Record has the audit look out for the blocks of a booking.
-func (p *partitionCache) Record(w fleet.Worker, blocks []kvcache.BlockHash) {
-	p.audit.Given(w, blocks, time.Now())
-}
-
-// Forget ends the audit of a rank that has left.
-func (p *partitionCache) Forget(w fleet.Worker) { p.audit.Forget(w) }
 
 // Open returns the partition's index; it stays when the partition is empty, until that
 // is forgotten.
 func (c *caches) Open(key fleet.PartitionKey, blockSize int) (core.KvIndex, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p := c.parts[key]
-	if p == nil {
-		p = c.newPart(key, blockSize)
-		c.parts[key] = p
+	if p := c.parts[key]; p != nil {
+		return p, nil
 	}
+	p, err := newPartitionCache(key, blockSize, &c.cfg, c.log)
+	if err != nil {
+		return nil, err
+	}
+	c.parts[key] = p
 	return p, nil
-}
-
-func (c *caches) newPart(key fleet.PartitionKey, blockSize int) *partitionCache {
-	index := exact.New(blockSize)
-	return &partitionCache{
-		Indexer: index, blockSize: blockSize,
-		audit: audit.New(index, func(w fleet.Worker, mismatch bool) {
-			log := c.log.With("partition", key.String(), "worker", w.String())
-			if mismatch {
-				log.Error("an engine stores other blocks than those of its prompts: its index is not trusted", "reason", hashMismatch)
-			} else {
-				log.Info("an engine stores the blocks of its prompts again")
-			}
-		}),
-	}
 }
 
 // mismatches is how many ranks store other blocks than those of their prompts.
@@ -147,7 +101,19 @@ func (c *caches) mismatches() (n int) {
 func (c *caches) Forget(key fleet.PartitionKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if p := c.parts[key]; p != nil {
+		p.close()
+	}
 	delete(c.parts, key)
+}
+
+// close ends what the indexes have running.
+func (c *caches) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.parts {
+		p.close()
+	}
 }
 
 func (c *caches) part(key fleet.PartitionKey) *partitionCache {
@@ -173,6 +139,10 @@ func (c *caches) Listen(l catalog.Listening, record func() *fleet.Record) error 
 	p := c.part(l.Partition)
 	if p == nil {
 		return fmt.Errorf("partition %s has no index", l.Partition)
+	}
+	if c.cfg.Kind == config.IndexApprox {
+		c.ignored.Do(func() { c.log.Info("kv_events of workers are not listened to: index.kind is approx") })
+		return nil
 	}
 	from := c.takeOver(p, &l, record())
 	err := c.ingress.Register(zmq.Source{
@@ -225,9 +195,17 @@ func (c *caches) Unlisten(key fleet.PartitionKey, ranks ...fleet.Worker) {
 	}
 }
 
+// source is where the indexes come from.
+func (c *caches) source() string {
+	if c.cfg.Kind == config.IndexApprox {
+		return admin.KVFromDecisions
+	}
+	return admin.KVFromEvents
+}
+
 // Status tells how a rank's cache stands.
 func (c *caches) Status(key fleet.PartitionKey, w fleet.Worker, hashes bool) admin.KV {
-	kv := admin.KV{Source: admin.KVFromEvents, Blocks: map[string]int{}, Dropped: map[string]uint64{}}
+	kv := admin.KV{Source: c.source(), Blocks: map[string]int{}, Dropped: map[string]uint64{}}
 	for _, t := range kvcache.AllTiers() {
 		kv.Blocks[t.String()] = 0
 	}
@@ -242,7 +220,7 @@ func (c *caches) Status(key fleet.PartitionKey, w fleet.Worker, hashes bool) adm
 	if p.audit.Mismatch(w) {
 		kv.Trusted, kv.Untrusted = false, hashMismatch
 	}
-	for t, n := range p.Blocks(w) {
+	for t, n := range p.counts(w) {
 		kv.Blocks[kvcache.Tier(t).String()] = n
 	}
 	if hashes {

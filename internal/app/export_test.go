@@ -126,3 +126,16 @@ func Metrics(cfg config.Config) ([]Metric, error) {
 
 // NewSelectionMetrics is the router's telemetry of its decisions.
 func NewSelectionMetrics(reg prometheus.Registerer) core.Telemetry { return newSelectionMetrics(reg) }
+
+// Indexes returns what opens partitions' indexes of blocks of one token, each bounded by so many bytes; their metrics
+// are registered.
+func Indexes(reg prometheus.Registerer, maxBytes int64) func(fleet.PartitionKey) zmq.Sink {
+	c, err := newCaches(nil, config.Config{Index: config.Index{Kind: config.IndexExact, MaxBytes: config.Bytes(maxBytes)}}, slog.New(slog.DiscardHandler), reg)
+	if err != nil {
+		panic(err) // the registry is new
+	}
+	return func(key fleet.PartitionKey) zmq.Sink {
+		index, _ := c.Open(key, 1) // it never fails
+		return index.(zmq.Sink)
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/ingress/zmq"
+	"github.com/routerd/routerd/internal/config"
 	"github.com/routerd/routerd/internal/testkit"
 	"github.com/routerd/routerd/kvcache"
 )
@@ -49,7 +50,7 @@ func NewFleet(parts FleetParts, cfg core.Config) (*Fleet, error) {
 		return nil, err
 	}
 	f := &Fleet{Reg: prometheus.NewRegistry()}
-	if f.caches, err = newCaches(in, slog.New(slog.NewTextHandler(&f.Log, nil)), f.Reg); err != nil {
+	if f.caches, err = newCaches(in, config.Config{}, slog.New(slog.NewTextHandler(&f.Log, nil)), f.Reg); err != nil {
 		return nil, err
 	}
 	f.Core = core.New(cfg, core.SelectionHost{}, parts.Policies, f.caches, slog.New(slog.DiscardHandler))

@@ -43,8 +43,8 @@ func (s served) Partition(key fleet.PartitionKey) (x remote.Index, blockSize int
 }
 
 // Record has the partition's index hear of what another router decided.
-func (s served) Record(key fleet.PartitionKey, w fleet.Worker, blocks []kvcache.BlockHash) bool {
-	return s.core.Learn(key, w, blocks)
+func (s served) Record(key fleet.PartitionKey, w fleet.Worker, blocks []kvcache.BlockHash, exact bool) bool {
+	return s.core.Learn(key, w, blocks, exact)
 }
 
 // serveIndex opens the listener at start and closes it at stop.

@@ -15,16 +15,25 @@ import (
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/indexer"
 	"github.com/routerd/routerd/indexer/disk"
-	"github.com/routerd/routerd/indexer/exact"
 	"github.com/routerd/routerd/ingress/zmq"
+	"github.com/routerd/routerd/internal/config"
 	"github.com/routerd/routerd/internal/durable"
 	"github.com/routerd/routerd/kvcache"
 )
 
+// bareCache is an index of events alone.
+func bareCache(blockSize int) *partitionCache {
+	p, err := newPartitionCache(fleet.PartitionKey{}, blockSize, &config.Index{Kind: config.IndexExact}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		panic(err) // no such limits are checked
+	}
+	return p
+}
+
 // TakeIn has rank 0 of a worker take over what its stream stored, from a position of
 // these bytes, and returns how many blocks the index then has of each rank.
 func TakeIn(r *fleet.Record, position []byte, ranks []indexer.Snapshot) (others []fleet.Worker, blocks map[fleet.Worker]int, err error) {
-	p := &partitionCache{Indexer: exact.New(4), blockSize: 4}
+	p := bareCache(4)
 	from, err := takeIn(p, fleet.Worker{ID: r.ID}, r, &disk.Stream{Position: position, Ranks: ranks})
 	blocks = map[fleet.Worker]int{}
 	for _, w := range p.Workers() {
@@ -64,7 +73,7 @@ func KeptOnDisk(dir string, d time.Duration) (left, written int, err error) {
 	}
 	defer k.close()
 	<-time.After(d)
-	index, err := newCaches(nil, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	index, err := newCaches(nil, config.Config{}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	if err != nil {
 		return 0, 0, err
 	}
@@ -86,7 +95,7 @@ func RestoreAs(dir string, position []byte, engines []string, blockSizes []int) 
 	}
 	defer k.close()
 	for i, engine := range engines {
-		p := &partitionCache{Indexer: exact.New(blockSizes[i]), blockSize: blockSizes[i]}
+		p := bareCache(blockSizes[i])
 		l := catalog.Listening{Worker: fleet.Worker{ID: 1}, Engine: engine}
 		got = append(got, k.restore(p, &l, &fleet.Record{ID: 1}) != nil)
 		left = append(left, k.count())
@@ -109,7 +118,10 @@ func ListenInVain(dir string) (blocks, left [2]int, refused error) {
 	if err != nil {
 		return blocks, left, err
 	}
-	c := newCaches(in)
+	c, err := newCaches(in, config.Config{}, k.log, prometheus.NewRegistry())
+	if err != nil {
+		return blocks, left, err
+	}
 	c.kept.file, c.kept.log, c.kept.metrics = k.file, k.log, k.metrics
 	c.kept.open()
 	defer c.kept.close()

@@ -93,7 +93,7 @@ func (r *road) Find(_ []kvcache.BlockHash, _ []fleet.Worker, out []kvcache.Overl
 	r.mark("index")
 }
 
-func (r *road) Record(fleet.Worker, []kvcache.BlockHash) { r.mark("record") }
+func (r *road) Record(fleet.Worker, []kvcache.BlockHash, bool) { r.mark("record") }
 
 func (r *road) Forget(fleet.Worker) {}
 

@@ -34,7 +34,8 @@ func TestEveryKeyIsLiveOrNeedsARestart(t *testing.T) {
 	if diff := cmp.Diff([]string{
 		"data_dir", "frontend.listen", "admin.listen", "selection.listen", "selection.expiry", "selection.pending_ttl",
 		"selection.pending_entries", "selection.pending_bytes", "workers.dns", "workers.resync", "routing.load.estimator", "routing.load.tokens_per_second", "plugins.module_dir",
-		"index.kind", "index.peers", "index.peer_token_file", "index.peer_timeout", "index.dump", "index.dump_interval",
+		"index.kind", "index.max_bytes", "index.peers", "index.peer_token_file", "index.peer_timeout", "index.dump", "index.dump_interval", "index.predicted_ttl",
+		"index.decisions.ttl", "index.decisions.max_blocks", "index.decisions.max_bytes",
 		"index.remote.url", "index.remote.token_file", "index.remote.deadline", "index.serve.listen", "index.serve.token_file",
 		"ingress.owners", "ingress.rcv_hwm", "ingress.max_message", "ingress.reconnect_ivl", "ingress.reconnect_ivl_max", "ingress.heartbeat",
 		"ingress.unconnected_after", "ingress.replay_timeout", "ingress.replay_retry_min", "ingress.replay_retry_max", "ingress.replay_tries",

@@ -13,19 +13,31 @@ import (
 // The kinds of index.
 const (
 	IndexExact  = "exact"  // from the engines' KV events
+	IndexApprox = "approx" // from the router's own decisions
 	IndexRemote = "remote" // that of another router
 )
 
 // Index configures the index of the engines' caches.
 type Index struct {
-	Kind          string      `koanf:"kind" reload:"restart" oneof:"exact remote" doc:"Where it comes from: the KV events of engines (exact), or another router, which index.remote names (remote): then nobody listens to the KV events of workers."`
+	Kind          string      `koanf:"kind" reload:"restart" oneof:"exact approx remote" doc:"Where it comes from: the KV events of engines (exact); the router's own decisions (approx), for engines that tell nothing; or another router, which index.remote names (remote). With the latter two nobody listens to the KV events of workers."`
+	MaxBytes      Bytes       `koanf:"max_bytes" reload:"restart" min:"0B" max:"1024GiB" doc:"Bound of the memory of one partition's index; 0 for none. Above it, blocks give way that were neither stored nor found for longest: they are not found any more until their engine stores them anew. Below 16MiB few fit."`
 	Peers         []string    `koanf:"peers" reload:"restart" doc:"Selection services of other routers, http://HOST:PORT or unix:PATH, whose index a start takes over: of the first that answers. Of the kind exact only."`
 	PeerTokenFile string      `koanf:"peer_token_file" reload:"restart" doc:"File that holds the bearer token which they ask for; empty for none."`
 	PeerTimeout   Duration    `koanf:"peer_timeout" reload:"restart" min:"10ms" max:"10m" doc:"How long one of them may take to hand its index over."`
 	Dump          bool        `koanf:"dump" reload:"restart" doc:"Whether the index is written to data_dir at each stop, and a start takes it over."`
 	DumpInterval  Duration    `koanf:"dump_interval" reload:"restart" min:"1s" max:"24h" off:"true" doc:"How often it is written while the router runs, for a start after a crash; 0s writes it at a stop alone."`
+	PredictedTTL  Duration    `koanf:"predicted_ttl" reload:"restart" min:"10ms" max:"10m" off:"true" doc:"How long what was decided counts as cached before the engine's events confirm it; 0s counts only what they tell. Of the kind exact only."`
+	Decisions     IndexOwn    `koanf:"decisions"`
 	Remote        IndexRead   `koanf:"remote"`
 	Serve         IndexServed `koanf:"serve"`
+}
+
+// IndexOwn bounds what a partition's index has of the router's own decisions: with index.kind approx of all of them, else
+// of prompts that are known by their text.
+type IndexOwn struct {
+	TTL       Duration `koanf:"ttl" reload:"restart" min:"10ms" max:"8760h" doc:"How long a worker counts as having the blocks of a prompt after it was last given one that begins with them. With index.kind approx of all prompts, else of those that are known by their text."`
+	MaxBlocks int      `koanf:"max_blocks" reload:"restart" min:"0" max:"1000000000" doc:"How many such blocks one partition's index has, each counted once for each worker; 0 for no bound. Above it those go first that were decided on the longest ago."`
+	MaxBytes  Bytes    `koanf:"max_bytes" reload:"restart" min:"1MiB" max:"1024GiB" doc:"The same in memory."`
 }
 
 // IndexRead is the primary that an index of the kind remote is read from.
@@ -43,8 +55,9 @@ type IndexServed struct {
 
 func defaultIndex() Index {
 	return Index{
-		Kind: IndexExact, PeerTimeout: Duration(10 * time.Second), Dump: true, DumpInterval: Duration(5 * time.Minute),
-		Remote: IndexRead{Deadline: Duration(remote.DefaultConfig().Deadline)},
+		Kind: IndexExact, MaxBytes: 4 << 30, PeerTimeout: Duration(10 * time.Second), Dump: true, DumpInterval: Duration(5 * time.Minute),
+		Decisions: IndexOwn{TTL: Duration(2 * time.Minute), MaxBytes: 256 << 20},
+		Remote:    IndexRead{Deadline: Duration(remote.DefaultConfig().Deadline)},
 	}
 }
 
