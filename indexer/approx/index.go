@@ -66,7 +66,7 @@ type Index struct {
 	queries sync.Pool // of *query
 
 	workers sync.Map      // fleet.Worker → *worker
-	version atomic.Uint64 // rises after each worker that comes, and before each that goes
+	version atomic.Uint64 // rises after each worker that comes
 
 	// The trie's lock guards the rest.
 	pins   pins
@@ -138,8 +138,7 @@ func (x *Index) Clear(w fleet.Worker) {
 		return
 	}
 	of := v.(*worker)
-	x.workers.Delete(w)
-	x.version.Add(1)
+	x.workers.Delete(w) // a find that knows its slot finds nothing, until a worker that comes has it
 	x.empty(of)
 	x.slots[of.slot] = nil
 	x.joined--

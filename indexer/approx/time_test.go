@@ -117,6 +117,13 @@ func TestADecisionIsSettledByItsLastBlock(t *testing.T) {
 		t.Errorf("blocks %v afterwards", got)
 	}
 	x.Settle(w1, b[202:], func([]kvcache.BlockHash) bool {
+		x.Record(w1, b) // again, meanwhile
+		return true
+	})
+	if n := reach(x, w1, b); n != 203 {
+		t.Errorf("%d blocks of what was recorded again", n)
+	}
+	x.Settle(w1, b[202:], func([]kvcache.BlockHash) bool {
 		x.Record(w1, prompt(3, 1))
 		x.Forget(w1) // meanwhile
 		x.Record(w1, prompt(3, 1))
@@ -124,6 +131,23 @@ func TestADecisionIsSettledByItsLastBlock(t *testing.T) {
 	})
 	if got := [...]int{reach(x, w1, b), reach(x, w1, prompt(3, 1))}; got != [...]int{0, 1} {
 		t.Errorf("blocks %v after it went by itself", got)
+	}
+}
+
+// Two hashes may have one key.
+func TestADecisionIsNotSettledByABlockThatIsLikeItsLast(t *testing.T) {
+	x := index(t, approx.Config{TTL: time.Hour, Settles: true})
+	a := prompt(1, 3)
+	b := []kvcache.BlockHash{a[0], a[1], x.Twin(a[2])}
+	x.Record(w1, a)
+	x.Record(w1, b)
+	asked := 0
+	x.Settle(w1, a[2:], func(path []kvcache.BlockHash) bool {
+		asked++
+		return slices.Equal(path, a)
+	})
+	if got := [...]int{asked, reach(x, w1, a), reach(x, w1, b)}; got != [...]int{1, 2, 3} {
+		t.Errorf("asked %d times, then %d and %d blocks", got[0], got[1], got[2])
 	}
 }
 

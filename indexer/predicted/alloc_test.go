@@ -11,6 +11,16 @@ import (
 	"github.com/routerd/routerd/kvcache"
 )
 
+func TestARecordOfWhatIsHeldAllocatesNothing(t *testing.T) {
+	x := closing(t)
+	x.Apply(w1, []kvcache.Event{stored(kvcache.Device, 1, 10)})
+	blocks := prompt(1, 10)
+	x.Record(w1, blocks)
+	if got := testing.AllocsPerRun(50, func() { x.Record(w1, blocks) }); got >= 1 {
+		t.Errorf("%v allocations a record, want 0", got)
+	}
+}
+
 func TestFindAllocatesNothing(t *testing.T) {
 	x := closing(t)
 	workers := []fleet.Worker{w1, w2}

@@ -92,6 +92,17 @@ func TestADecisionCountsUntilItsEventsConfirmIt(t *testing.T) {
 	want(t, x, "recorded while it was held", w1, kvcache.Overlap{Device: 1})
 }
 
+// A decision is looked at when its last block comes to the device, not when another one or another tier does.
+func TestOnlyTheLastBlockOnTheDeviceConfirms(t *testing.T) {
+	x := closing(t)
+	x.Apply(w1, []kvcache.Event{stored(kvcache.Device, 1, 10), removed(4, 1)})
+	x.Record(w1, prompt(1, 10))
+	x.Apply(w1, []kvcache.Event{stored(kvcache.Device, 4, 1), stored(kvcache.Host, 10, 1), removed(6, 1)})
+	want(t, x, "others came", w1, kvcache.Overlap{Device: 10})
+	x.Apply(w1, []kvcache.Event{stored(kvcache.Device, 6, 1), stored(kvcache.Device, 10, 1), removed(6, 1)})
+	want(t, x, "the last one came", w1, kvcache.Overlap{Device: 5})
+}
+
 func TestADecisionLiftsSlowerTiersToTheDevice(t *testing.T) {
 	x := closing(t)
 	x.Apply(w1, []kvcache.Event{stored(kvcache.Device, 1, 2), stored(kvcache.Host, 3, 3), stored(kvcache.Disk, 6, 2), stored(kvcache.Shared, 8, 2)})
@@ -143,6 +154,32 @@ func TestADecisionThatMeetsItsEventsIsConfirmed(t *testing.T) {
 		if want(t, x, "evicted", w1, kvcache.Overlap{}); t.Failed() {
 			return
 		}
+	}
+}
+
+// What moves from a decision to the events is found all the time.
+func TestFindsSeeWhatIsBeingConfirmed(t *testing.T) {
+	x := closing(t)
+	blocks, out := prompt(1, 10), make([]kvcache.Overlap, 1)
+	for range 2000 {
+		x.Record(w1, blocks)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			x.Apply(w1, []kvcache.Event{stored(kvcache.Device, 1, 10)})
+		}()
+		for waiting := true; waiting; {
+			select {
+			case <-done:
+				waiting = false
+			default:
+			}
+			if x.Find(blocks, []fleet.Worker{w1}, out); out[0].Device != 10 {
+				<-done
+				t.Fatalf("found %+v, want 10 blocks", out[0])
+			}
+		}
+		x.Clear(w1)
 	}
 }
 
