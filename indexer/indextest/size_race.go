@@ -1,8 +1,8 @@
-//go:build race
+//go:build race || indexcheck
 
 package indextest
 
-// Sizes of the random runs under the race detector, which makes them ten times as long.
+// Sizes of the random runs under the race detector or a check of all invariants, which make them ten times as long.
 const (
 	seeds = 30
 	steps = 400
