@@ -40,7 +40,7 @@ func (s *Stream) Position() (Position, bool) {
 // is in place. Its first connection then is a reconnect. Until the publisher has proven to be the one from before, the
 // stream is not trusted.
 func (s *Stream) Resume(p Position) {
-	s.has, s.last, s.noted = true, p.last, p.last
+	s.has, s.last, s.resumed = true, p.last, true
 	for _, d := range p.kept {
 		s.kept.set(d.seq, d.sum)
 	}
@@ -49,7 +49,6 @@ func (s *Stream) Resume(p Position) {
 	if p.missing {
 		s.counts.LastFailure = p.failed
 	}
-	s.suspect, s.resumed = true, true
 }
 
 // The flags of a position's first byte.

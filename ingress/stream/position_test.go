@@ -96,6 +96,20 @@ func TestAPositionThatIsNoneIsRefused(t *testing.T) {
 			t.Errorf("%d of %d bytes are taken", n, len(whole))
 		}
 	}
+	sum := "........"
+	for text, says := range map[string]string{
+		"\x08\x00\x00":                          "the flags are 0x8",
+		"\x04\x05\x00\x00\x00":                  "the reason of a loss is empty",
+		"\x02\x05\x00\x00\x63\x00":              "99 where at most 8 is allowed",
+		"\x00\x05\x83\x08":                      "1027 where at most 1026 is allowed",
+		"\x00\x05\x02\x05" + sum + "\x00" + sum: "do not ascend",
+		"\x00\x05\x02\x05" + sum + "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01" + sum: "do not ascend",
+	} {
+		var p stream.Position
+		if err := p.UnmarshalBinary([]byte(text)); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%q: got %v, want %q", text, err, says)
+		}
+	}
 	var p stream.Position
 	if err := p.UnmarshalBinary(append(bytes.Clone(whole), 0)); err == nil || !strings.Contains(err.Error(), "1 bytes too many") {
 		t.Errorf("a byte too much: got %v", err)

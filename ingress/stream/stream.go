@@ -66,7 +66,7 @@ type Stream struct {
 	connected, everConnected bool
 	implied                  bool // connected by a message, the report is still to come
 	suspect                  bool // reconnected, and not yet known to be the same engine
-	resumed                  bool // suspect since it was taken over, see Resume
+	resumed                  bool // taken over, and not yet known to be the same engine; see Resume
 
 	has      bool // a message was applied since the engine started
 	last     uint64
