@@ -171,6 +171,15 @@ func TestARankWithManyUnmatchableHashesIsHandedOver(t *testing.T) {
 	}
 }
 
+// A rank of which blocks were given up is one of which what is not known costs no trust, here as there.
+func TestThatBlocksWereGivenUpIsHandedOver(t *testing.T) {
+	x, w := exact.New(4), fleet.Worker{ID: 1, Rank: 2}
+	x.Restore(w, indexer.Rest{Evicted: true}, slices.Values([]indexer.Change(nil)))
+	if got, ok := hop(t, x, 4).Snapshot(w); !ok || !got.Rest.Evicted {
+		t.Errorf("got %+v", got.Rest)
+	}
+}
+
 // Kinds of events, tiers and fields that this version does not know count for nothing.
 func TestADumpOfALaterVersionIsRead(t *testing.T) {
 	got, err := dump.Read(strings.NewReader(`{"m:g":{"new":{"a":[1]},"block_size":4,"events":[
