@@ -123,11 +123,11 @@ func TestACappedIndexStaysBelowItsCapAndKeepsWhatIsAskedFor(t *testing.T) {
 		workers, depth, event, prompts int
 		most                           int64
 	}{
-		"short prompts":        {workers: 16, depth: 8, event: 8, prompts: 60_000, most: 4 << 20},
-		"one block an event":   {workers: 8, depth: 40, event: 1, prompts: 10_000, most: 3 << 20},
-		"depth 512":            {workers: 24, depth: 512, event: 64, prompts: 1500, most: 6 << 20},
+		"short prompts":        {workers: 16, depth: 8, event: 8, prompts: 30_000, most: 4 << 20},
+		"one block an event":   {workers: 8, depth: 40, event: 1, prompts: 6000, most: 3 << 20},
+		"depth 512":            {workers: 24, depth: 512, event: 64, prompts: 1000, most: 6 << 20},
 		"one worker":           {workers: 1, depth: 300, event: 300, prompts: 3000, most: 4 << 20},
-		"depth 4096":           {workers: 4, depth: 4096, event: 512, prompts: 250, most: 8 << 20},
+		"depth 4096":           {workers: 4, depth: 4096, event: 512, prompts: 150, most: 8 << 20},
 		"as small as it works": {workers: 2, depth: 100, event: 20, prompts: 2000, most: 1 << 20},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -150,8 +150,8 @@ func TestACappedIndexStaysBelowItsCapAndKeepsWhatIsAskedFor(t *testing.T) {
 			c.store(workers[0], hot, s.event)
 			for n := 1; n < s.prompts; n++ {
 				c.store(workers[c.rnd.IntN(len(workers))], prompt(n), s.event)
-				if got := c.find(hot, workers[:1]); got != len(hot) {
-					t.Fatalf("prompt %d: %d blocks of %d that are always asked for", n, got, len(hot))
+				if n%4 == 0 && c.find(hot, workers[:1]) != len(hot) {
+					t.Fatalf("prompt %d: not all blocks are found that are always asked for", n)
 				}
 				if n%20 == 0 { // of any age, so that this does not keep it
 					c.find(prompt(1+c.rnd.IntN(s.prompts)), workers)
