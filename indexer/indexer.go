@@ -10,6 +10,8 @@
 //     do not tell. Its parent is looked up in the store's own tier, then from the fastest tier on; an unknown parent
 //     never attaches to the root. The salt of a chain's first block holds for the whole chain.
 //   - Only the main cache group counts: the first one stored with a kind that can be matched by prefix.
+//   - An index with a cap in bytes may give up blocks that the engine still holds. They are unknown from then on, until
+//     they are stored anew; what names an unknown block of such a worker is left out and costs no trust.
 //   - A block below an evicted one stays known and counts again when the evicted one returns.
 package indexer
 

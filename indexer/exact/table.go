@@ -96,6 +96,16 @@ func (t *table) room(hashes ...kvcache.EngineHash) {
 	t.resize(grown(size, want))
 }
 
+// shrunk is the size to which a table shrinks that has so many entries, and whether it does: not soon after it grew, and
+// not so far that it would soon grow.
+func shrunk(size, has int) (to int, less bool) {
+	tenths := 3
+	if size >= bigTable {
+		tenths = 4
+	}
+	return max(minEntries, has*3/2), size > minEntries && has*10 < size*tenths
+}
+
 // grown is the size to which a table grows that shall have so many entries.
 func grown(size, want int) int {
 	size = max(size, minEntries)
@@ -169,8 +179,8 @@ func (t *table) close(hole int) {
 
 // shrink gives memory back after many hashes went.
 func (t *table) shrink() {
-	if size := len(t.entries); size > minEntries && t.numbers*5 < size*2 {
-		t.resize(max(minEntries, t.numbers*3/2))
+	if size, less := shrunk(len(t.entries), t.numbers); less {
+		t.resize(size)
 	}
 }
 

@@ -153,8 +153,8 @@ func (t *textTable) take(s string) {
 		clear(t.pages[len(t.pages)-spare+1:])
 		t.pages = t.pages[:len(t.pages)-spare+1]
 	}
-	if size := len(t.slots); size > minEntries && t.n*5 < size*2 {
-		t.resize(max(minEntries, t.n*3/2))
+	if size, less := shrunk(len(t.slots), t.n); less {
+		t.resize(size)
 		t.pages = slices.Clone(t.pages)
 	}
 }

@@ -15,12 +15,15 @@
 //	holes      of holders that do not have a prefix of a node, the positions they have;
 //	           read by writers alone
 //
+// Areas move out of pages that are mostly empty (Compact). With a clock that goes on (Tick), nodes know how long they
+// were neither stored nor found, and Cold finds the oldest.
+//
 // Invariants:
 //
 //   - One path has one Ref. A hash behind a position is in the run, or the first of
 //     exactly one child there, never both.
 //   - A run grows at its end or loses a tail that nobody holds and that has no child;
-//     the rest never moves.
+//     a Ref means the same for as long as it is held, whatever area the run is in.
 //   - A node exists while somebody holds a position of it or it has children, which
 //     are attached at offsets up to its length.
 //   - The cover of a holder is not 0 exactly while it holds the node's first block; it
