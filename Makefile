@@ -53,6 +53,11 @@ invariants: deps ## Run the index's tests with its invariants checked at each st
 	go test -timeout 10m -tags indexcheck ./indexer/approx ./indexer/exact ./indexer/predicted ./indexer/runtrie
 	go test -timeout 10m -tags indexcheck,shortruns ./indexer/approx ./indexer/exact ./indexer/predicted ./indexer/runtrie
 
+.PHONY: soak-index
+soak-index: deps ## Compare the index with its models by ever new sequences for SOAK_TIME (10m) each, runs of 4 and 128 blocks
+	SOAK_TIME=$${SOAK_TIME:-10m} go test -timeout 0 -count 1 -v -run '^TestSoak' -tags soak,indexcheck,shortruns ./indexer/exact ./indexer/runtrie
+	SOAK_TIME=$${SOAK_TIME:-10m} go test -timeout 0 -count 1 -v -run '^TestSoak' -tags soak,indexcheck ./indexer/exact ./indexer/runtrie
+
 .PHONY: fuzz
 fuzz: deps ## Run each fuzz test (FUZZ=PATTERN) for FUZZTIME (20s)
 	scripts/fuzz.sh $(FUZZTIME) '$(FUZZ)'

@@ -2,6 +2,7 @@ package indextest
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -29,23 +30,38 @@ func Run[F Finder](t *testing.T, newIndex func(blockSize int) F, options ...Opti
 	t.Helper()
 	for seed := range uint64(rulesOf(options).seeds) {
 		mode := int(seed) % len(modes)
-		t.Run(fmt.Sprintf("%s/%d", modes[mode], seed), func(t *testing.T) {
-			inTime(t, options, func(t *testing.T) {
-				r := newRunner(newIndex, options)
-				defer r.index.close()
-				g := newGenerator(seed, mode, &r.index)
-				for range steps {
-					o := g.next()
-					if d := r.step(o); d != "" {
-						t.Fatalf("step %d: %s\nscript:\n%s", len(r.done), d, script(r.done))
-					}
-				}
-				if d := r.compareAll(); d != "" {
-					t.Fatalf("at the end: %s\nscript:\n%s", d, script(r.done))
-				}
-			})
-		})
+		t.Run(fmt.Sprintf("%s/%d", modes[mode], seed), func(t *testing.T) { sequence(t, newIndex, mode, seed, options) })
 	}
+}
+
+// Soak is Run with ever new sequences until so much time has gone by.
+func Soak[F Finder](t *testing.T, newIndex func(blockSize int) F, long time.Duration, options ...Option) {
+	t.Helper()
+	n, end := 0, time.Now().Add(long)
+	for seed := rand.Uint64(); time.Now().Before(end) && !t.Failed(); seed++ {
+		sequence(t, newIndex, n%len(modes), seed, options)
+		n++
+	}
+	t.Logf("%d sequences", n)
+}
+
+// sequence does random steps of one mode.
+func sequence[F Finder](t *testing.T, newIndex func(blockSize int) F, mode int, seed uint64, options []Option) {
+	t.Helper()
+	inTime(t, options, func(t *testing.T) {
+		r := newRunner(newIndex, options)
+		defer r.index.close()
+		g := newGenerator(seed, mode, &r.index)
+		for range steps {
+			o := g.next()
+			if d := r.step(o); d != "" {
+				t.Fatalf("step %d: %s\nscript:\n%s", len(r.done), d, script(r.done))
+			}
+		}
+		if d := r.compareAll(); d != "" {
+			t.Fatalf("at the end: %s\nscript:\n%s", d, script(r.done))
+		}
+	})
 }
 
 // Replay runs a script that a failed Run printed, with the options of that.

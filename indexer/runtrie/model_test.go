@@ -14,6 +14,7 @@ import (
 // modelled is a trie beside a plain model: for each holder, the paths that it has.
 type modelled struct {
 	trie    *runtrie.Trie
+	seed    uint64
 	rnd     *rand.Rand
 	prompts [][]kvcache.BlockHash
 	holders []*modelHolder
@@ -27,7 +28,7 @@ type modelHolder struct {
 
 func newModelled(t *testing.T, seed uint64) *modelled {
 	t.Helper()
-	m := &modelled{trie: runtrie.New(runtrie.MaxNodes), rnd: rand.New(rand.NewPCG(seed, 1)), query: runtrie.NewQuery()}
+	m := &modelled{trie: runtrie.New(runtrie.MaxNodes), seed: seed, rnd: rand.New(rand.NewPCG(seed, 1)), query: runtrie.NewQuery()}
 	for range 3 + m.rnd.IntN(68) {
 		m.holders = append(m.holders, m.join(t))
 	}
@@ -185,7 +186,7 @@ func (m *modelled) steps(t *testing.T, n int) {
 			}
 		default:
 			if err := m.find(); err != nil {
-				t.Fatalf("step %d: %v", i, err)
+				t.Fatalf("seed %d, step %d: %v", m.seed, i, err)
 			}
 		}
 		m.trie.Lock()
@@ -196,7 +197,7 @@ func (m *modelled) steps(t *testing.T, n int) {
 		err := check(m.trie)
 		m.trie.Unlock()
 		if err != nil {
-			t.Fatalf("step %d: %v", i, err)
+			t.Fatalf("seed %d, step %d: %v", m.seed, i, err)
 		}
 	}
 }
@@ -205,20 +206,26 @@ func TestATrieEqualsThePlainModel(t *testing.T) {
 	for seed := range uint64(seeds) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
-			m := newModelled(t, seed)
-			m.steps(t, 300)
-			for _, h := range m.holders {
-				m.take(h, slices.Sorted(maps.Keys(h.has)))
-			}
-			m.trie.Lock()
-			defer m.trie.Unlock()
-			if err := check(m.trie); err != nil {
-				t.Fatal(err)
-			}
-			m.trie.Reclaim()
-			if n := m.trie.Nodes(); n != 0 || leftOver(m.trie) != 0 {
-				t.Errorf("%d nodes are left, %d numbers wait", n, leftOver(m.trie))
-			}
+			sequence(t, seed)
 		})
+	}
+}
+
+// sequence does random things with a trie, then takes everything out.
+func sequence(t *testing.T, seed uint64) {
+	t.Helper()
+	m := newModelled(t, seed)
+	m.steps(t, 300)
+	for _, h := range m.holders {
+		m.take(h, slices.Sorted(maps.Keys(h.has)))
+	}
+	m.trie.Lock()
+	defer m.trie.Unlock()
+	if err := check(m.trie); err != nil {
+		t.Fatalf("seed %d: %v", seed, err)
+	}
+	m.trie.Reclaim()
+	if n := m.trie.Nodes(); n != 0 || leftOver(m.trie) != 0 {
+		t.Errorf("seed %d: %d nodes are left, %d numbers wait", seed, n, leftOver(m.trie))
 	}
 }

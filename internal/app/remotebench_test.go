@@ -27,7 +27,9 @@ func (p benchPrimary) Partition(fleet.PartitionKey) (x remote.Index, blockSize i
 }
 func (benchPrimary) Trusted(fleet.Worker) bool { return true }
 
-func (benchPrimary) Record(fleet.PartitionKey, fleet.Worker, []kvcache.BlockHash, bool) bool { return true }
+func (benchPrimary) Record(fleet.PartitionKey, fleet.Worker, []kvcache.BlockHash, bool) bool {
+	return true
+}
 
 // BenchmarkRemoteFind is a find of 512 blocks on 64 workers, each of which holds some of
 // them, through the client that calls workers and the server of our APIs, which are in one
