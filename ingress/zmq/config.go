@@ -16,7 +16,8 @@ import (
 type Config struct {
 	// Owners is the number of goroutines that own sockets, 1 to 64.
 	Owners int
-	// RcvHWM is how many messages ZeroMQ keeps for a socket before the publisher's are lost, 1 to 10,000,000.
+	// RcvHWM is how many messages ZeroMQ keeps for a socket, of live ones or of a replay, before the publisher's are lost,
+	// 1 to 10,000,000.
 	RcvHWM int
 	// MaxMessage is the largest message in bytes, 1 KiB to wire.MaxPayload. ZeroMQ closes the connection for a larger one.
 	MaxMessage int
