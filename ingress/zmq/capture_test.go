@@ -3,8 +3,6 @@ package zmq_test
 import (
 	"context"
 	"log/slog"
-	"os"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -158,42 +156,4 @@ func streams(t *testing.T, reg *prometheus.Registry) map[string]float64 {
 		}
 	}
 	return got
-}
-
-func threads(t *testing.T) int {
-	t.Helper()
-	entries, err := os.ReadDir("/proc/self/task")
-	must(t, err)
-	return len(entries)
-}
-
-func TestZ4_ListenersCostNoThreadsAndLeaveNothing(t *testing.T) {
-	p, in := newPublisher(t, true), start(t, quick())
-	s := newSink()
-	listen(t, in, p, s)
-	in.Unregister(w1)
-	files := func() int {
-		entries, err := os.ReadDir("/proc/self/fd")
-		must(t, err)
-		return len(entries)
-	}
-	wasFiles, wasThreads, wasRoutines := files(), threads(t), runtime.NumGoroutine()
-	for range 3 {
-		for i := range fleet.WorkerID(100) {
-			must(t, in.Register(zmq.Source{Worker: fleet.Worker{ID: i}, Endpoint: p.endpoint, Replay: p.replay, Sink: s}))
-		}
-		if n := threads(t); n > 64 {
-			t.Errorf("%d OS threads with 100 listeners", n)
-		}
-		for i := range fleet.WorkerID(100) {
-			in.Unregister(fleet.Worker{ID: i})
-		}
-	}
-	t.Logf("before: %d files, %d threads, %d goroutines", wasFiles, wasThreads, wasRoutines)
-	defer func() {
-		t.Logf("after: %d files, %d threads, %d goroutines", files(), threads(t), runtime.NumGoroutine())
-	}()
-	until(t, "descriptors, threads and goroutines are back", func() bool {
-		return files() <= wasFiles+10 && threads(t) <= wasThreads+10 && runtime.NumGoroutine() <= wasRoutines+10
-	})
 }

@@ -24,8 +24,8 @@ type Config struct {
 	// ReconnectIvl and ReconnectIvlMax bound the delay between attempts to connect, 1ms to 1h.
 	ReconnectIvl    time.Duration
 	ReconnectIvlMax time.Duration
-	// Heartbeat is how often a silent connection is probed; after three probes without an answer it counts as lost.
-	// 100ms to 1h.
+	// Heartbeat is how often a silent connection is probed; after three probes without an answer it counts as lost. It is
+	// also how long one attempt to connect may take. 100ms to 1h.
 	Heartbeat time.Duration
 	// UnconnectedAfter is how long a publisher may be away before that is told, 1ms to 1h.
 	UnconnectedAfter time.Duration

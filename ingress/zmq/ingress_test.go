@@ -322,7 +322,7 @@ func TestK15_TheBatchsRankCountsWhenItIsInRange(t *testing.T) {
 func TestZ3_APublisherThatReturnsFromZeroFeedsAnEmptyIndex(t *testing.T) {
 	for _, withReplay := range []bool{false, true} {
 		t.Run(fmt.Sprintf("replay %v", withReplay), func(t *testing.T) {
-			p, s, in := newPublisher(t, withReplay), newSink(), start(t, quick())
+			p, s, in := newPublisher(t, withReplay), newSink(), start(t, scaled())
 			listen(t, in, p, s)
 			same := payload(store(-1, 10))
 			p.send(0, same)
@@ -330,10 +330,15 @@ func TestZ3_APublisherThatReturnsFromZeroFeedsAnEmptyIndex(t *testing.T) {
 			untilSeq(t, in, 1)
 			p.kill()
 			until(t, "the connection is seen to be down", func() bool { return status(t, in).State == stream.Disconnected })
+			<-time.After(returns)
 			p.bind(p.endpoint)
+			began := time.Now()
 			p.joined()
 			p.send(0, same)
 			st := untilSeq(t, in, 0)
+			if took := time.Since(began); took > 6*time.Second {
+				t.Errorf("events flow after %s", took)
+			}
 			if st.Restarts != 1 || !st.Trusted || overlap(t, s, w1, 10, 11) != 1 {
 				t.Errorf("status %+v, overlap %d, want 1", st, overlap(t, s, w1, 10, 11))
 			}

@@ -9,7 +9,7 @@ type Ingress struct {
 	MaxMessage       Bytes    `koanf:"max_message" reload:"restart" min:"1KiB" max:"64MiB" doc:"Largest KV event message. For a larger one the connection is closed and opened anew, and what was lost is replayed."`
 	ReconnectIvl     Duration `koanf:"reconnect_ivl" reload:"restart" min:"1ms" max:"1h" doc:"How long to wait before connecting again to an engine that is away; doubled each time."`
 	ReconnectIvlMax  Duration `koanf:"reconnect_ivl_max" reload:"restart" min:"1ms" max:"1h" doc:"Longest such wait; not below reconnect_ivl."`
-	Heartbeat        Duration `koanf:"heartbeat" reload:"restart" min:"100ms" max:"1h" doc:"How often a silent connection is probed; after three probes without an answer it counts as lost."`
+	Heartbeat        Duration `koanf:"heartbeat" reload:"restart" min:"100ms" max:"1h" doc:"How often a silent connection is probed; after three probes without an answer it counts as lost. It is also how long one attempt to connect may take."`
 	UnconnectedAfter Duration `koanf:"unconnected_after" reload:"restart" min:"1ms" max:"1h" doc:"How long there may be no connection for a rank's KV events before that is told."`
 	ReplayTimeout    Duration `koanf:"replay_timeout" reload:"restart" min:"10ms" max:"10m" doc:"How long a replay may be silent before it counts as incomplete; a whole one may take 60 times as long."`
 	ReplayRetryMin   Duration `koanf:"replay_retry_min" reload:"restart" min:"1ms" max:"1h" doc:"How long to wait before an incomplete replay is asked for again; doubled each time."`
