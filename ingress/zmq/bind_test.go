@@ -146,6 +146,24 @@ func TestWorkersThatShareAnEndpointGetWhatTheirTopicNames(t *testing.T) {
 	untilSeq(t, in, 4)
 }
 
+func TestATopicThatDoesNotFitIsAFault(t *testing.T) {
+	s, in := newSink(), start(t, quick())
+	ours, theirs := freeEndpoint(t)
+	must(t, in.Register(zmq.Source{Worker: w1, Name: "pod-1", Endpoint: ours, Sink: s}))
+	p := engineOf(t, theirs)
+	p.sendAs("kv@pod-2@m", 0, payload(store(-1, 66)))
+	until(t, "the fault is told", func() bool { return strings.Contains(status(t, in).Fault, "a pod that is not this worker") })
+	p.sendAs("", 0, payload(store(-1, 10)))
+	untilSeq(t, in, 0)
+	until(t, "the fault is over", func() bool { return status(t, in).Fault == "" })
+	must(t, in.Register(zmq.Source{Worker: fleet.Worker{ID: 2}, Name: "pod-2", Endpoint: ours, Sink: s}))
+	p.sendAs("", 1, payload(store(-1, 67)))
+	until(t, "the fault is told", func() bool { return strings.Contains(status(t, in).Fault, "the topic of what comes names none") })
+	if overlap(t, s, w1, 66)+overlap(t, s, w1, 67) != 0 {
+		t.Error("a message of nobody's was applied")
+	}
+}
+
 func TestOfSharersThatComeBackTheirEngineIsChecked(t *testing.T) {
 	p, s, in := newPublisher(t, true), newSink(), start(t, quick())
 	ours, theirs := freeEndpoint(t)

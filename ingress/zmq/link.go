@@ -84,7 +84,7 @@ func (s *subscription) follow(event zmq4.Event, value int, now time.Time) {
 	default:
 		if !k.failing { // a second one of the same connection says less
 			k.failing = true
-			s.accuse(handshakeFault(event, value, k.cfg.Curve.on()))
+			s.accuse(handshakeFault(event, value, k.cfg.Curve.on()), now)
 		}
 		if s.bind {
 			k.calm(now)

@@ -21,8 +21,8 @@ func (s *subscription) serveLive() (more bool) {
 		received := s.receive(t)
 		s.serveMonitor()
 		for i, frames := range received {
-			if l := s.recipient(frames); l != nil {
-				now := time.Now()
+			now := time.Now()
+			if l := s.recipient(frames, now); l != nil {
 				s.reassure(l, now)
 				l.live(frames, now)
 			}
@@ -56,7 +56,7 @@ func (s *subscription) receive(t *turn) [][][]byte {
 
 // recipient is whose message it is; nil for nobody's. Where we bind, the topic may name the worker; where it does not,
 // there must be one worker alone.
-func (s *subscription) recipient(frames [][]byte) *listener {
+func (s *subscription) recipient(frames [][]byte, now time.Time) *listener {
 	first := s.listeners[0]
 	if !s.bind {
 		return first
@@ -75,13 +75,21 @@ func (s *subscription) recipient(frames [][]byte) *listener {
 			return l
 		}
 	}
-	s.stranger(pod, named)
+	s.stranger(pod, named, now)
 	return nil
 }
 
-// stranger counts a message of nobody's.
-func (s *subscription) stranger(pod string, named bool) {
+// stranger counts a message of nobody's. It is a fault of the workers there where there is one alone, or nobody is named.
+func (s *subscription) stranger(pod string, named bool, now time.Time) {
 	s.ingress.metrics.dropped[kvcache.DropForeignTopic].Inc()
+	switch {
+	case !named:
+		s.accuse("several workers share the endpoint, and the topic of what comes names none", now)
+		s.link.calm(now)
+	case len(s.listeners) == 1:
+		s.accuse("the topic of what comes names a pod that is not this worker", now)
+		s.link.calm(now)
+	}
 	if s.strangers >= strangersTold {
 		return
 	}

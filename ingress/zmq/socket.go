@@ -18,7 +18,7 @@ func prepareSocket(s *zmq4.Socket, cfg *Config, keys *keyPair, largest int64, en
 		s.SetMaxmsgsize(largest),
 		s.SetHeartbeatIvl(cfg.Heartbeat),
 		s.SetHeartbeatTimeout(5 * cfg.Heartbeat / 2), // three probes
-		s.SetConnectTimeout(cfg.Heartbeat), // the kernel alone waits longer each time, up to minutes
+		s.SetConnectTimeout(cfg.Heartbeat),           // the kernel alone waits longer each time, up to minutes
 		s.SetHandshakeIvl(3 * cfg.Heartbeat),
 		s.SetIpv6(strings.Contains(endpoint, "[")),
 		keys.use(s),

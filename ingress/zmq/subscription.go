@@ -10,6 +10,9 @@ import (
 	"github.com/routerd/routerd/internal/backoff"
 )
 
+// faultsApart is how long passes between two faults that are told.
+const faultsApart = time.Second
+
 // subscription is a socket that KV events come in by, with the listeners that get them: one, or all that name the same
 // endpoint to bind. It belongs to its owner's goroutine.
 type subscription struct {
@@ -24,6 +27,7 @@ type subscription struct {
 
 	sub, monitor *zmq4.Socket
 	retryAt      time.Time // when to open them; zero while they are open
+	toldAt       time.Time // when a fault was told last
 	unopened     bool      // they could not be, and the fault says why
 }
 
@@ -49,18 +53,21 @@ func (s *subscription) start() {
 
 // again closes the sockets, to open them anew after a while.
 func (s *subscription) again(why string) {
+	now := time.Now()
 	s.close()
 	s.link.failures++
-	s.accuse(why)
-	s.retryAt = time.Now().Add(backoff.Doubled(s.ingress.cfg.ReconnectIvl, s.ingress.cfg.ReconnectIvlMax, s.link.failures))
+	s.accuse(why, now)
+	s.retryAt = now.Add(backoff.Doubled(s.ingress.cfg.ReconnectIvl, s.ingress.cfg.ReconnectIvlMax, s.link.failures))
 }
 
-// accuse notes what is wrong with the connection, and tells it once.
-func (s *subscription) accuse(why string) {
-	if s.link.fault == why {
+// accuse notes what is wrong with the connection, and tells it once; of faults that take turns it does not tell all.
+func (s *subscription) accuse(why string, now time.Time) {
+	same := s.link.fault == why
+	s.link.fault = why
+	if same || now.Sub(s.toldAt) < faultsApart {
 		return
 	}
-	s.link.fault = why
+	s.toldAt = now
 	name, rank := "", uint32(0)
 	if len(s.listeners) == 1 {
 		name, rank = s.listeners[0].src.Name, s.listeners[0].src.Worker.Rank

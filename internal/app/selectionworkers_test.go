@@ -90,6 +90,17 @@ func TestRow_UpsertWithFewerFieldsClearsThemAndTheWorkerLeaves(t *testing.T) {
 	}
 }
 
+func TestAnEngineThatConnectsIsTakenByItsEventsAlone(t *testing.T) {
+	b := newSelectionBench(t)
+	v := b.want(t, 201, post, "/workers", `{"worker_id":1,"endpoint":"http://127.0.0.1:20001","block_size":4,"kv_events_endpoint":"tcp://*:22001"}`)
+	wantFields(t, v, map[string]any{"lifecycle": "schedulable", "kv_events_endpoint": "tcp://*:22001"})
+	b.want(t, 201, post, "/workers", `{"worker_id":2,"endpoint":"http://127.0.0.1:20002","block_size":4,"kv_events_endpoints":{"0":"tcp://*:22001"}}`)
+	v = b.want(t, 400, post, "/workers", `{"worker_id":3,"endpoint":"http://127.0.0.1:20003","block_size":4,"replay_endpoint":"tcp://*:22001"}`)
+	if text := fmt.Sprint(v); !strings.Contains(text, `replay_endpoint: "tcp://*:22001" is not allowed`) {
+		t.Errorf("got %s", text)
+	}
+}
+
 func TestRow_UpsertWithADifferentBlockSizeIsIncomplete(t *testing.T) {
 	b := newSelectionBench(t)
 	b.want(t, 201, post, "/workers", `{"worker_id":1,`+whole+`}`)
