@@ -177,7 +177,7 @@ type statusAnswer struct {
 // workerFields are what a worker's body and its answer have beside its names.
 type workerFields struct {
 	Endpoint              *string           `json:"endpoint" doc:"Base URL, http://HOST:PORT; no other worker has it."`
-	KvEventsEndpoint      *string           `json:"kv_events_endpoint" doc:"ZMQ address of the KV events of a worker with one rank. Required to be schedulable, here or by rank."`
+	KvEventsEndpoint      *string           `json:"kv_events_endpoint" doc:"ZMQ address of the KV events of a worker with one rank; tcp://*:PORT is a port of the router that the engine connects to. Required to be schedulable, here or by rank."`
 	KvEventsEndpoints     map[uint32]string `json:"kv_events_endpoints,omitempty" api:"most=4096" doc:"ZMQ address of the KV events, by rank; counts before kv_events_endpoint."`
 	ReplayEndpoint        *string           `json:"replay_endpoint" doc:"ZMQ address that replays events; only for a worker with one rank."`
 	BlockSize             *uint32           `json:"block_size" api:"max=1048576" doc:"Tokens in a block, the same for all of a partition; the engine is asked where left out."`

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -147,6 +148,46 @@ func TestForeignPublisherSteersRequests(t *testing.T) {
 			if status != 200 || head.Get("x-routerd-worker") != "holder" {
 				t.Errorf("status %d from %q, want 200 from holder: %s", status, head.Get("x-routerd-worker"), answer)
 			}
+		})
+	}
+}
+
+// Engines that connect to one port of the router are told apart by their topics.
+func TestForeignPublishersThatConnectShareAPort(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := ln.Addr().(*net.TCPAddr).Port
+	if err := ln.Close(); err != nil {
+		t.Fatal(err)
+	}
+	recordings := map[string]string{"one": "vllm_0_23_0_chain", "two": "vllm_0_33_0_chain"}
+	yaml := "models: {m: {block_size: 16}}\nworkers:\n  static:\n"
+	for name, capture := range recordings {
+		e := simtest.Start(t, func(sc *sim.Config) { sc.Model, sc.Events = "m", false })
+		pod := name
+		if name == "two" {
+			pod = strings.TrimPrefix(e.URL(), "http://")
+		}
+		_, replay := publish(t, capture, "--topic-frame", "--connect", fmt.Sprintf("tcp://127.0.0.1:%d", port), "--topic", "kv@"+pod+"@org/m@1")
+		yaml += fmt.Sprintf("  - {name: %s, url: %q, model: m, engine: vllm, kv_events: {\"0\": \"tcp://*:%d\"}, replay: {\"0\": %q}}\n", name, e.URL(), port, replay)
+	}
+	r := startRouter(t, yaml)
+	for name, capture := range recordings {
+		described := readCapture(t, capture)
+		if size := described.Messages[0].Events[0].BlockSize; size != 16 {
+			t.Fatalf("%s has blocks of %d tokens", capture, size)
+		}
+		want := deviceHashes(described.Final)
+		eventually(t, 20*time.Second, func() error {
+			v := r.rank("m", name)
+			got := v.KV.Hashes["device"]
+			slices.Sort(got)
+			if diff := cmp.Diff(want, got); diff != "" || !v.KV.Trusted {
+				return fmt.Errorf("blocks of %s, trusted %v (-want +got)\n%s", name, v.KV.Trusted, diff)
+			}
+			return nil
 		})
 	}
 }

@@ -35,6 +35,8 @@ def main():
     args.add_argument("--drop", default="", help="numbers of messages that are not sent live")
     args.add_argument("--topic-frame", action="store_true", help="replay answers carry the topic")
     args.add_argument("--no-replay", action="store_true", help="replay requests get no answer")
+    args.add_argument("--connect", help="endpoint to connect the publisher to, instead of binding one")
+    args.add_argument("--topic", help="topic of all messages, instead of the capture's")
     args = args.parse_args()
     drop = {int(n) for n in args.drop.split(",") if n}
 
@@ -43,7 +45,10 @@ def main():
     router = ctx.socket(zmq.ROUTER)
     for s in (pub, router):
         s.setsockopt(zmq.LINGER, 0)
-        s.bind("tcp://127.0.0.1:*")
+        if s is pub and args.connect:
+            s.connect(args.connect)
+        else:
+            s.bind("tcp://127.0.0.1:*")
     print("ready", *(s.getsockopt(zmq.LAST_ENDPOINT).decode() for s in (pub, router)), flush=True)
 
     kept = []
@@ -56,6 +61,8 @@ def main():
         ready = dict(poller.poll(50))
         if pub in ready and pub.recv()[:1] == b"\x01" and not kept:
             for message in messages(args.capture):
+                if args.topic is not None:
+                    message[0] = args.topic.encode()
                 kept.append(message)
                 (number,) = struct.unpack(">Q", message[1])
                 if number not in drop:
