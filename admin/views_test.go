@@ -67,6 +67,15 @@ func TestAPartitionHasTheDocumentedForm(t *testing.T) {
 	}
 }
 
+func TestARankThatIsNotTrustedSaysWhy(t *testing.T) {
+	b := newBench(t)
+	b.worker(t, fleet.Record{ID: 1, Name: "w1", URL: "http://127.0.0.1:9", Model: "m"})
+	b.kv[fleet.Worker{ID: 1}] = admin.KV{Untrusted: "gap", LastSeq: 6}
+	if a := b.call(t, "GET", "/v1/partitions", nil); !strings.Contains(a.body, `"trusted":false,"untrusted":"gap","last_seq":6`) {
+		t.Errorf("got %s", a.body)
+	}
+}
+
 func TestARankWithoutEventsHasEmptyTiers(t *testing.T) {
 	b := newBench(t)
 	b.worker(t, fleet.Record{ID: 1, Name: "w1", URL: "http://127.0.0.1:9", Model: "m"})

@@ -212,6 +212,9 @@ func (c *caches) Status(key fleet.PartitionKey, w fleet.Worker, hashes bool) adm
 	if st, ok := c.ingress.Status(w); ok {
 		kv.Trusted, kv.Unconnected, kv.Fault, kv.LastSeq, kv.LastAt, kv.Dropped = st.Trusted, st.Unconnected, st.Fault, st.LastSeq, st.LastEventAt, st.Dropped
 		kv.Untrusted = st.Reason
+		if !st.Trusted && st.Reason == "" {
+			kv.Untrusted = st.State.String() // nothing is lost, and not all is there yet
+		}
 	}
 	p := c.part(key)
 	if p == nil {

@@ -90,30 +90,40 @@ func (f *flappingFleet) told() {
 	f.t.Logf("all trusted indexes are as the engines say with event %d after the disturbances; put aside, since replay answers were lost: %v", rounds, aside)
 }
 
-// engineCache is what an engine says of its one rank.
+// engineCache is what an engine says of a rank.
 type engineCache struct {
 	blocks []string // hashes on the device
 	lost   int      // replay answers of this process that it kept back or disturbed
 }
 
-// caches are those of all engines, by their workers' names.
+// caches are those of all engines' one rank, by their workers' names.
 func (f *flappingFleet) caches() map[string]engineCache {
 	f.t.Helper()
 	all := map[string]engineCache{}
 	for _, e := range f.engines {
-		var held struct {
-			Ranks []struct {
-				Hashes map[string][]string `json:"hashes"`
-			} `json:"ranks"`
-		}
-		var counts struct {
-			Ranks []struct {
-				Disturbed int `json:"replays_disturbed"`
-			} `json:"ranks"`
-		}
-		engineJSON(f.t, e.e, "GET", "/sim/blocks", nil, &held)
-		engineJSON(f.t, e.e, "GET", "/sim/stats", nil, &counts)
-		all[e.name()] = engineCache{held.Ranks[0].Hashes["device"], counts.Ranks[0].Disturbed}
+		all[e.name()] = e.says(f.t)[0]
+	}
+	return all
+}
+
+// says asks an engine, which must be up, for the caches of its ranks.
+func (f *flappingEngine) says(t *testing.T) []engineCache {
+	t.Helper()
+	var held struct {
+		Ranks []struct {
+			Hashes map[string][]string `json:"hashes"`
+		} `json:"ranks"`
+	}
+	var counts struct {
+		Ranks []struct {
+			Disturbed int `json:"replays_disturbed"`
+		} `json:"ranks"`
+	}
+	engineJSON(t, f.e, "GET", "/sim/blocks", nil, &held)
+	engineJSON(t, f.e, "GET", "/sim/stats", nil, &counts)
+	all := make([]engineCache, len(held.Ranks))
+	for rank := range all {
+		all[rank] = engineCache{held.Ranks[rank].Hashes["device"], counts.Ranks[rank].Disturbed}
 	}
 	return all
 }

@@ -37,8 +37,9 @@ workers:
 
 // flappingEngine is an engine that crashes and comes again at the same addresses.
 type flappingEngine struct {
-	id   int
-	host string // a loopback address of its own
+	id     int
+	host   string            // a loopback address of its own
+	change func(*sim.Config) // nil for nothing
 
 	mu sync.Mutex  // guards e
 	e  *sim.Engine // nil while it is down
@@ -55,6 +56,9 @@ func (f *flappingEngine) start() error {
 	c.Name, c.Model, c.Blocks, c.AnswerTokens, c.DecodePerToken = f.name(), "m", 512, 8, 2*time.Millisecond
 	c.PrefillPerToken = 20 * time.Microsecond
 	c.Listen, c.EventsListen, c.ReplayListen = f.host+":8000", f.events(), f.replay()
+	if f.change != nil {
+		f.change(&c)
+	}
 	e, err := sim.New(c, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return fmt.Errorf("make engine %d: %w", f.id, err)

@@ -228,10 +228,11 @@ type rankView struct {
 		Decode  int `json:"decode_blocks"`
 	} `json:"load"`
 	KV struct {
-		Trusted bool                `json:"trusted"`
-		LastSeq uint64              `json:"last_seq"`
-		Dropped map[string]uint64   `json:"dropped"`
-		Hashes  map[string][]string `json:"hashes"`
+		Trusted   bool                `json:"trusted"`
+		Untrusted string              `json:"untrusted"`
+		LastSeq   uint64              `json:"last_seq"`
+		Dropped   map[string]uint64   `json:"dropped"`
+		Hashes    map[string][]string `json:"hashes"`
 	} `json:"kv"`
 }
 

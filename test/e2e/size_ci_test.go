@@ -29,4 +29,8 @@ const (
 	traceRequests = 200
 	// patience is by how much a stated time may be exceeded on a crowded machine.
 	patience = 10
+	// Endpoints of KV events that are disturbed: engines times ranks.
+	chaosEngines, chaosRanks = 10, 10
+	chaosRun                 = 8 * time.Second
+	chaosEvery               = 20 * time.Millisecond
 )
