@@ -326,7 +326,7 @@ func (c *caches) keep(w *disk.Writer, s *streaming) error {
 func keepIndex(lc fx.Lifecycle, cfg config.Config, d *dataDir, index *caches, log *slog.Logger, reg prometheus.Registerer, failed failures) {
 	k := &index.kept
 	k.file, k.log = d.file(keptFile), log.With("component", "index")
-	if !cfg.Index.Dump {
+	if !cfg.Index.Dump || cfg.Index.Kind != config.IndexExact {
 		lc.Append(fx.StartHook(func() error { return durable.Remove(k.file) })) // it would be old when it is wanted again
 		return
 	}

@@ -49,7 +49,7 @@ type IndexRead struct {
 
 // IndexServed is where other routers read the index.
 type IndexServed struct {
-	Listen    string `koanf:"listen" reload:"restart" doc:"Address at which routers with index.kind remote read this one's index and tell it of their decisions, HOST:PORT or unix:PATH with an absolute path of at most 107 bytes, which gets mode 0660; empty is off. Of the kind exact only."`
+	Listen    string `koanf:"listen" reload:"restart" doc:"Address at which routers with index.kind remote read this one's index and tell it of their decisions, HOST:PORT or unix:PATH with an absolute path of at most 107 bytes, which gets mode 0660; empty is off. Not of the kind remote."`
 	TokenFile string `koanf:"token_file" reload:"restart" doc:"File that holds the bearer token which they must have, 16 or more visible ASCII characters; empty asks for none."`
 }
 
@@ -79,14 +79,17 @@ func (l *loader) index(cfg *Config) {
 	if allowed := checkPrimary(x.Remote.URL); allowed != "" && (x.Kind == IndexRemote || x.Remote.URL != "") {
 		refuse(x.Remote.URL, allowed, "remote", "url")
 	}
-	if x.Kind != IndexRemote {
+	if x.Kind == IndexExact {
 		return
 	}
-	const own = "none beside index.kind: remote, which has no index of its own"
+	own := "none beside index.kind: " + x.Kind + ", which has no index of KV events"
 	if len(x.Peers) > 0 {
 		refuse(x.Peers[0], own, "peers")
 	}
-	if x.Serve.Listen != "" {
+	if x.PredictedTTL != 0 {
+		refuse(x.PredictedTTL.Std().String(), own, "predicted_ttl")
+	}
+	if x.Serve.Listen != "" && x.Kind == IndexRemote {
 		refuse(x.Serve.Listen, own, "serve", "listen")
 	}
 }

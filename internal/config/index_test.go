@@ -41,10 +41,27 @@ func TestAnIndexIsTheRoutersOwnUnlessAPrimaryIsNamed(t *testing.T) {
 	beside := "index: {kind: remote, remote: {url: 'unix:/p'}, "
 	refused(t, beside+"peers: ['http://h']}\n", nil, `index.peers: "http://h" is not allowed; allowed: none beside index.kind: remote`)
 	refused(t, beside+"serve: {listen: 'unix:/q'}}\n", nil, `index.serve.listen: "unix:/q" is not allowed; allowed: none beside index.kind: remote`)
+	refused(t, beside+"predicted_ttl: 2s}\n", nil, `index.predicted_ttl: "2s" is not allowed; allowed: none beside index.kind: remote`)
 	_, err := load(t, "index: {kind: remote, remote: {url: 'http://user:CANARY@h'}}\n", nil)
 	if err == nil || strings.Contains(err.Error(), "CANARY") {
 		t.Errorf("got %v", err)
 	}
+}
+
+func TestAnIndexOfDecisionsIsBounded(t *testing.T) {
+	x := mustLoad(t, "index: {kind: approx, decisions: {ttl: 30s, max_blocks: 100000, max_bytes: 8MiB}, serve: {listen: 'unix:/s'}}\n", nil).Config.Index
+	if x.Kind != config.IndexApprox || x.Decisions != (config.IndexOwn{TTL: config.Duration(30 * time.Second), MaxBlocks: 100_000, MaxBytes: 8 << 20}) {
+		t.Errorf("got %+v", x)
+	}
+	if x := mustLoad(t, "index: {predicted_ttl: 2s}\n", nil).Config.Index; x.PredictedTTL.Std() != 2*time.Second {
+		t.Errorf("got %+v", x)
+	}
+	refused(t, "index: {kind: approx, peers: ['http://h']}\n", nil, `index.peers: "http://h" is not allowed; allowed: none beside index.kind: approx`)
+	refused(t, "index: {kind: approx, predicted_ttl: 2s}\n", nil, `index.predicted_ttl: "2s" is not allowed`)
+	refused(t, "index: {predicted_ttl: 1ms}\n", nil, "index.predicted_ttl", "1ms")
+	refused(t, "index: {decisions: {ttl: 0s}}\n", nil, "index.decisions.ttl")
+	refused(t, "index: {decisions: {max_bytes: 1KiB}}\n", nil, "index.decisions.max_bytes", "1KiB")
+	refused(t, "index: {decisions: {max_blocks: -1}}\n", nil, "index.decisions.max_blocks", "-1")
 }
 
 func TestAServedIndexListensAtAnAddressOfItsOwn(t *testing.T) {
