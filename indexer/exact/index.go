@@ -7,8 +7,9 @@
 // Invariants: a tier's holder holds exactly the blocks that some hash of the tier's table means; extra has, of each
 // block that several mean, how many more than one.
 //
-// Locks: evictor.mu (a step of making room, taken with no other held) → holder.mu (one worker's tables, held through one of its calls) → the trie's (some microseconds at a time) or roster.mu. A
-// find takes neither. The package starts no goroutine.
+// Locks: evictor.mu (a step of making room, taken with no other held) → holder.mu (one worker's tables, held through
+// one of its calls) → the trie's (some microseconds at a time) or roster.mu. A find takes none. The package starts no
+// goroutine.
 package exact
 
 import (

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/fx"
 
 	"github.com/routerd/routerd/admin"
 	"github.com/routerd/routerd/catalog"
@@ -106,6 +107,9 @@ func (c *caches) Forget(key fleet.PartitionKey) {
 	}
 	delete(c.parts, key)
 }
+
+// closeIndexes ends at stop what the indexes have running.
+func closeIndexes(lc fx.Lifecycle, index *caches) { lc.Append(fx.StopHook(index.close)) }
 
 // close ends what the indexes have running.
 func (c *caches) close() {

@@ -41,6 +41,7 @@ type FleetParts struct {
 	Policies core.SelectionPolicySource
 	Engines  catalog.Engines
 	Health   catalog.Health
+	Index    config.Index
 }
 
 // NewFleet makes a fleet without workers.
@@ -50,7 +51,7 @@ func NewFleet(parts FleetParts, cfg core.Config) (*Fleet, error) {
 		return nil, err
 	}
 	f := &Fleet{Reg: prometheus.NewRegistry()}
-	if f.caches, err = newCaches(in, config.Config{}, slog.New(slog.NewTextHandler(&f.Log, nil)), f.Reg); err != nil {
+	if f.caches, err = newCaches(in, config.Config{Index: parts.Index}, slog.New(slog.NewTextHandler(&f.Log, nil)), f.Reg); err != nil {
 		return nil, err
 	}
 	f.Core = core.New(cfg, core.SelectionHost{}, parts.Policies, f.caches, slog.New(slog.DiscardHandler))
@@ -59,6 +60,37 @@ func NewFleet(parts FleetParts, cfg core.Config) (*Fleet, error) {
 	}, slog.New(slog.DiscardHandler))
 	return f, nil
 }
+
+// Close ends what the index has running.
+func (f *Fleet) Close() { f.caches.close() }
+
+// Decided is a partition's index by what it does with decisions.
+type Decided struct{ of *partitionCache }
+
+// NewDecided makes one.
+func NewDecided(cfg config.Index, blockSize int) Decided {
+	p, err := newPartitionCache(fleet.PartitionKey{}, blockSize, &cfg, slog.New(slog.DiscardHandler))
+	if err != nil {
+		panic(err) // the configuration would not have been read
+	}
+	return Decided{p}
+}
+
+func (d Decided) Find(blocks []kvcache.BlockHash, workers []fleet.Worker, out []kvcache.Overlap) {
+	d.of.Find(blocks, workers, out)
+}
+
+func (d Decided) Record(w fleet.Worker, blocks []kvcache.BlockHash) { d.of.Record(w, blocks, true) }
+
+func (d Decided) Forget(w fleet.Worker) { d.of.Forget(w) }
+
+func (d Decided) Clear(w fleet.Worker) { d.of.Clear(w) }
+
+func (d Decided) Remove(w fleet.Worker) { d.of.Forget(w) }
+
+func (d Decided) Blocks(w fleet.Worker) kvcache.TierCounts { return d.of.counts(w) }
+
+func (d Decided) Close() { d.of.close() }
 
 // Run runs the reconciler and, with streams, the event streams.
 func (f *Fleet) Run(ctx context.Context, streams bool) error {

@@ -23,7 +23,7 @@ import (
 // selectionModule is the core, the indexes that it asks and the streams that
 // feed them.
 func selectionModule() fx.Option {
-	return fx.Module("selection", fx.Provide(newSocketConfig, newIngress, newCaches, newIndexes, newSelectionMetrics, newSharedCaches, newCore), fx.Invoke(followCore, followSharedCache, askPeers, keepIndex, forgetDeserted))
+	return fx.Module("selection", fx.Provide(newSocketConfig, newIngress, newCaches, newIndexes, newSelectionMetrics, newSharedCaches, newCore), fx.Invoke(followCore, followSharedCache, askPeers, keepIndex, closeIndexes, forgetDeserted))
 }
 
 // newSocketConfig is how the sockets to engines are, with the secret key that the configuration names.

@@ -18,6 +18,7 @@ func TestAWorkersEventStreamIsThatOfTheRankThatIsWorstOff(t *testing.T) {
 		"untrusted(gap)": {trusted, {Rank: 1, Untrusted: "gap"}},
 		"none":           {trusted, {Rank: 2, Trusted: true}},
 		// Those that another router listens to: also of a worker without events of its own.
+		"decisions":        {{Source: "decisions"}, {Rank: 1, Source: "decisions"}},
 		"remote trusted":   {{Source: "remote", Trusted: true}, {Rank: 2, Source: "remote", Trusted: true}},
 		"remote untrusted": {{Source: "remote", Trusted: true}, {Rank: 2, Source: "remote"}},
 	} {

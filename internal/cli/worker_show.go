@@ -78,7 +78,10 @@ func worst(v worker) string {
 // where the publisher cannot be reached, else trusted or not; and how long ago the last
 // one came. Where another router listens, it is what that said.
 func events(v worker, r workerRank) string {
-	if r.Source == "remote" {
+	switch r.Source {
+	case "decisions":
+		return "decisions"
+	case "remote":
 		if r.Trusted {
 			return "remote trusted"
 		}

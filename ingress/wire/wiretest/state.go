@@ -1,7 +1,6 @@
 package wiretest
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -22,7 +21,7 @@ func (w *Want) EngineBlockSize() int {
 }
 
 // Refused returns the hashes that an index of token blocks must refuse, though the engine holds them: those of stores
-// whose tokens are not those of their blocks, and those from the first block with content of another kind on.
+// whose tokens are not those of their blocks.
 func (w *Want) Refused(t testing.TB) map[string]bool {
 	t.Helper()
 	size, refused := w.EngineBlockSize(), map[string]bool{}
@@ -32,16 +31,6 @@ func (w *Want) Refused(t testing.TB) map[string]bool {
 			if len(e.Tokens) > 0 && (e.BlockSize != size || len(e.Tokens) != len(e.Hashes)*size) {
 				from = 0
 			}
-			for i, keys := range e.extraKeys(t) {
-				if slices.ContainsFunc(keys, func(k json.RawMessage) bool { return k[0] == '[' }) {
-					from = min(from, i)
-				}
-			}
-			for i, infos := range e.Media {
-				if string(infos) != "null" {
-					from = min(from, i)
-				}
-			}
 			for i, h := range e.Hashes {
 				if e.Group == 0 {
 					refused[Hash(t, h)] = i >= from
@@ -50,19 +39,6 @@ func (w *Want) Refused(t testing.TB) map[string]bool {
 		}
 	}
 	return refused
-}
-
-// extraKeys returns the extra keys of each block.
-func (e *Event) extraKeys(t testing.TB) [][]json.RawMessage {
-	t.Helper()
-	var keys [][]json.RawMessage
-	if len(e.ExtraKeys) == 0 {
-		return nil
-	}
-	if err := json.Unmarshal(e.ExtraKeys, &keys); err != nil {
-		t.Fatal(err)
-	}
-	return keys
 }
 
 // StateBefore returns what is stored by the messages before a number. Nothing may be removed by them.
