@@ -22,6 +22,7 @@ const cutWait = 500 * time.Millisecond
 type link struct {
 	cfg *Config
 
+	shakes   int       // handshakes so far
 	up       int       // connections that stand; one at most unless the socket binds
 	ended    bool      // one of them has ended and none has begun since
 	failing  bool      // a handshake has failed, whose connection is about to end
@@ -66,6 +67,7 @@ func (s *subscription) follow(event zmq4.Event, value int, now time.Time) {
 	switch event {
 	case zmq4.EVENT_HANDSHAKE_SUCCEEDED:
 		k.up++
+		k.shakes++
 		k.cutAt = time.Time{}
 		k.calm(now)
 		s.connected(now)
@@ -79,7 +81,7 @@ func (s *subscription) follow(event zmq4.Event, value int, now time.Time) {
 		}
 		if k.stood {
 			k.up, k.ended = max(0, k.up-1), true
-			s.disconnected()
+			s.disconnected(now)
 		}
 	default:
 		if !k.failing { // a second one of the same connection says less
@@ -103,10 +105,16 @@ func (s *subscription) connected(now time.Time) {
 	}
 }
 
-// disconnected tells the listeners when no connection is left. A new one may stand before the old one ends.
-func (s *subscription) disconnected() {
+// disconnected tells the listeners when no connection is left. A new one may stand before the old one ends: who was heard
+// since the last handshake may have been heard over the new one, and need not be heard again.
+func (s *subscription) disconnected(now time.Time) {
 	if s.link.up > 0 {
 		s.doubt()
+		for _, l := range s.listeners {
+			if l.heard == s.link.shakes {
+				s.reassure(l, now)
+			}
+		}
 		return
 	}
 	for _, l := range s.listeners {

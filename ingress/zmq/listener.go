@@ -32,6 +32,7 @@ type listener struct {
 	alone   time.Time          // since when there is no connection; zero while there is one
 	away    bool               // that has been told
 	unsure  bool               // the engine's connection may be another one: see reassure
+	heard   int                // handshakes of the subscription when it was last heard
 	told    stream.Status      // what publish said last
 	counted kvcache.DropCounts // what the metrics have of drops
 

@@ -24,6 +24,7 @@ func (s *subscription) serveLive() (more bool) {
 			now := time.Now()
 			if l := s.recipient(frames, now); l != nil {
 				s.reassure(l, now)
+				l.heard = s.link.shakes
 				l.live(frames, now)
 			}
 			received[i] = nil

@@ -126,7 +126,7 @@ func TestTheListOfWorkersHasWhatIsKnownOfEachRank(t *testing.T) {
 	}
 	want := []map[string]string{
 		{"RANK": "0", "REQUESTS": "1", "PREFILL": "0", "DECODE": "1", "RUNNING": "1", "QUEUED": "0", "CACHED": fmt.Sprintf("device=%d", stored), "EVENTS": "trusted AGE", "DROPPED": "0"},
-		{"RANK": "1", "REQUESTS": "0", "PREFILL": "0", "DECODE": "0", "RUNNING": "0", "QUEUED": "0", "CACHED": fmt.Sprintf("device=%d", heard), "EVENTS": "untrusted AGE", "DROPPED": "unknown_parent=4"},
+		{"RANK": "1", "REQUESTS": "0", "PREFILL": "0", "DECODE": "0", "RUNNING": "0", "QUEUED": "0", "CACHED": fmt.Sprintf("device=%d", heard), "EVENTS": "untrusted(unknown_parent) AGE", "DROPPED": "unknown_parent=4"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the ranks (-want +got)\n%s", diff)
@@ -138,7 +138,7 @@ func TestTheListOfWorkersHasWhatIsKnownOfEachRank(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]string{
 		"NAME": "w1", "MODEL": "m", "RANKS": "2", "SOURCE": "file", "STATE": "ready", "REQUESTS": "1",
-		"CACHED": fmt.Sprintf("device=%d", stored+heard), "EVENTS": "untrusted AGE", "DROPPED": "unknown_parent=4",
+		"CACHED": fmt.Sprintf("device=%d", stored+heard), "EVENTS": "untrusted(unknown_parent) AGE", "DROPPED": "unknown_parent=4",
 	}, one); diff != "" {
 		t.Errorf("the worker (-want +got)\n%s", diff)
 	}
