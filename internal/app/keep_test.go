@@ -58,7 +58,11 @@ func filled(t *testing.T, replay bool) ([]*sim.Engine, config.Config, map[string
 	if !replay {
 		waitForStreams(t, a, 2)
 	}
-	for topic := range 6 {
+	filled := func() bool {
+		all := truth(t, engines)
+		return len(all["w1"]["device"]) > 0 && len(all["w2"]["device"]) > 0
+	}
+	for topic := 0; topic < 6 || !filled(); topic++ {
 		complete(t, a, strings.Repeat(fmt.Sprintf("topic %d ", topic), 30*(1+topic%3)))
 	}
 	waitForTruth(t, a, engines)
