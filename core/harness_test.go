@@ -78,6 +78,10 @@ func (c *cache) Record(w fleet.Worker, blocks []kvcache.BlockHash, exact bool) {
 	}
 	c.byTokens = exact
 	c.recorded(w)
+	c.hold(w, blocks)
+}
+
+func (c *cache) hold(w fleet.Worker, blocks []kvcache.BlockHash) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.held[w] == nil {
@@ -105,14 +109,7 @@ func (c *cache) store(w fleet.Worker, tokens []uint32, blockSize int) {
 	if err != nil {
 		panic(err)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.held[w] == nil {
-		c.held[w] = map[kvcache.SequenceHash]bool{}
-	}
-	for _, h := range kvcache.SequenceHashes(nil, blocks) {
-		c.held[w][h] = true
-	}
+	c.hold(w, blocks)
 }
 
 func (c *cache) drop(id fleet.WorkerID) {

@@ -44,6 +44,9 @@ func TestABookingIsTheNextRequestsOverlap(t *testing.T) {
 	if second.Worker != first.Worker || first.Overlap.Device != 0 || second.Overlap.Device != 20 {
 		t.Errorf("first %s with %+v, second %s with %+v; want the same worker, and 20 blocks of it", first.Worker, first.Overlap, second.Worker, second.Overlap)
 	}
+	if !w.cache.byTokens {
+		t.Error("recorded by other blocks than those of its tokens")
+	}
 	if want := []fleet.Worker{first.Worker, first.Worker}; !slices.Equal(*told, want) {
 		t.Errorf("recorded %v, want %v", *told, want)
 	}
@@ -74,6 +77,9 @@ func TestAPromptThatItsTokensDoNotTellIsKnownByItsText(t *testing.T) {
 		sel, err := w.Select(t.Context(), r)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if exact := c.prompt.Text == nil; len(c.prompt.Text) > 0 && w.cache.byTokens != exact {
+			t.Errorf("%s: recorded by its tokens: %v, want %v", c.name, w.cache.byTokens, exact)
 		}
 		if got := w.loads()["w1/0"].DecodeBlocks; sel.Overlap.Device != c.found || got != c.decodeAfter {
 			t.Errorf("%s: found %d, then %v blocks; want %d and %v", c.name, sel.Overlap.Device, got, c.found, c.decodeAfter)
