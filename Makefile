@@ -52,6 +52,7 @@ bits: deps ## Run the tests of equal bits under GOAMD64=v1 and v3
 invariants: deps ## Run the index's tests with its invariants checked at each step, and with short runs
 	go test -timeout 10m -tags indexcheck ./indexer/approx ./indexer/exact ./indexer/predicted ./indexer/runtrie
 	go test -timeout 10m -tags indexcheck,shortruns ./indexer/approx ./indexer/exact ./indexer/predicted ./indexer/runtrie
+	go test -timeout 10m -tags shortruns -run 'Model' ./indexer/approx ./indexer/exact ./indexer/predicted ./indexer/runtrie
 
 .PHONY: soak-index
 soak-index: deps ## Compare the index with its models by ever new sequences for SOAK_TIME (10m) each, runs of 4 and 128 blocks
