@@ -113,6 +113,15 @@ func TestI3_AnIndexThatWasKeptEqualsThePlainModel(t *testing.T) {
 	})
 }
 
+// A rank of which blocks were given up is one of which what is not known costs no trust, after a start too.
+func TestThatBlocksWereGivenUpIsKept(t *testing.T) {
+	x, w := exact.New(4), fleet.Worker{ID: 1, Rank: 2}
+	x.Restore(w, indexer.Rest{Evicted: true}, slices.Values([]indexer.Change(nil)))
+	if got, ok := hop(t, x, 4).Snapshot(w); !ok || !got.Rest.Evicted {
+		t.Errorf("got %+v", got.Rest)
+	}
+}
+
 func number(n uint64) kvcache.EngineHash { return kvcache.NumberHash(n) }
 
 // held is an index of two ranks of worker 1 and one of worker 2, with holes, tiers,

@@ -8,9 +8,9 @@
 //	file       "routerdx", version (4 bytes), the sections one after the other, directory, footer
 //	section    the stream's position (bytes; they mean nothing here), how many ranks (varint), each:
 //	  rank     its number (varint), what is known beside its blocks, its changes, 0 (1 byte)
-//	  beside   flags (1 byte: 1 the main cache group is known, 2 a block of the right size was stored), the main
-//	           group if known (signed varint), other groups (how many, signed varints), for each of the four
-//	           tiers the hashes that cannot be indexed (how many, hashes)
+//	  beside   flags (1 byte: 1 the main cache group is known, 2 a block of the right size was stored, 4 blocks were
+//	           given up to stay below the cap), the main group if known (signed varint), other groups (how many,
+//	           signed varints), for each of the four tiers the hashes that cannot be indexed (how many, hashes)
 //	  change   head (1 byte: kind 1 stored or 2 removed; 4 it has a parent, 8 a salt, 16 all hashes of its list are
 //	           numbers; the tier times 32), the parent (hash), the salt (8 bytes), how many (varint), then of a
 //	           store each block's hash and content (8 bytes), of a removal each hash

@@ -64,10 +64,10 @@ func parse(e *Entry, section []byte) (Stream, error) {
 
 func readRest(c *cursor.Cursor) (r indexer.Rest) {
 	flags := c.Byte()
-	if flags > restMain|restFull {
+	if flags > restMain|restFull|restEvicted {
 		c.Fail("the flags of a rank are %#x", flags)
 	}
-	r.MainKnown, r.Full = flags&restMain != 0, flags&restFull != 0
+	r.MainKnown, r.Full, r.Evicted = flags&restMain != 0, flags&restFull != 0, flags&restEvicted != 0
 	if r.MainKnown {
 		r.Main = readGroup(c)
 	}

@@ -41,8 +41,9 @@ const (
 
 // The flags of what is known of a rank beside its blocks.
 const (
-	restMain = 1
-	restFull = 2
+	restMain    = 1
+	restFull    = 2
+	restEvicted = 4
 )
 
 // Entry says of a section whose it is.
@@ -186,6 +187,9 @@ func appendRest(b []byte, r *indexer.Rest) []byte {
 	}
 	if r.Full {
 		flags |= restFull
+	}
+	if r.Evicted {
+		flags |= restEvicted
 	}
 	b = append(b, flags)
 	if r.MainKnown {
