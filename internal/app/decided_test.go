@@ -126,6 +126,13 @@ func TestAPromptThatIsKnownByItsTextIsFoundBesideEvents(t *testing.T) {
 		if sel := decide(t, f, prompt); sel.Overlap.Device != 0 {
 			t.Errorf("%+v after the engines started anew", sel.Overlap)
 		}
+		// Nor has one that tells that it cleared its cache.
+		for w := range fleet.WorkerID(8) {
+			cache.Apply(fleet.Worker{ID: w + 1}, []kvcache.Event{{Kind: kvcache.Cleared}})
+		}
+		if sel := decide(t, f, prompt); sel.Overlap.Device != 0 {
+			t.Errorf("%+v after the engines cleared their caches", sel.Overlap)
+		}
 		f.Close()
 	})
 }

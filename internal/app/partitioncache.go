@@ -96,6 +96,9 @@ func (p *partitionCache) Apply(w fleet.Worker, events []kvcache.Event) kvcache.A
 	if applied.Stored > 0 {
 		p.audit.Stored(w, time.Now())
 	}
+	if applied.Cleared > 0 {
+		p.clearDecisions(w)
+	}
 	return applied
 }
 
@@ -143,9 +146,7 @@ func (p *partitionCache) makeDecisions() *approx.Index {
 
 // Forget voids what was recorded for a rank that has left, and ends its audit.
 func (p *partitionCache) Forget(w fleet.Worker) {
-	if x := p.decisions.Load(); x != nil {
-		x.Forget(w)
-	}
+	p.clearDecisions(w)
 	if p.predictions != nil {
 		p.predictions.Forget(w)
 	}
@@ -155,6 +156,11 @@ func (p *partitionCache) Forget(w fleet.Worker) {
 // Clear drops what the engine had before it started anew.
 func (p *partitionCache) Clear(w fleet.Worker) {
 	p.Indexer.Clear(w)
+	p.clearDecisions(w)
+}
+
+// clearDecisions drops what only decisions tell of.
+func (p *partitionCache) clearDecisions(w fleet.Worker) {
 	if x := p.decisions.Load(); x != nil {
 		x.Clear(w)
 	}
