@@ -24,15 +24,16 @@ const (
 	pause = 10 * time.Second
 )
 
-// Finder is what is asked of an index; see indexer.Indexer.
-type Finder interface {
+// Index is what is asked of an index; see exact.Index.
+type Index interface {
 	Find(blocks []kvcache.BlockHash, workers []fleet.Worker, out []kvcache.Overlap)
+	GaveUp(w fleet.Worker) bool
 }
 
 // Audit watches the ranks of one index, for each one prompt at a time. It is safe for concurrent use. The zero value
 // is not ready: see New.
 type Audit struct {
-	index Finder
+	index Index
 	tell  func(w fleet.Worker, mismatch bool)
 	ranks sync.Map // fleet.Worker → *rank
 	found atomic.Int64
@@ -58,7 +59,7 @@ type rank struct {
 
 // New returns an audit of an index. tell, where it is not nil, hears of each rank whose standing changes; it is called
 // under a lock and must not call back.
-func New(index Finder, tell func(w fleet.Worker, mismatch bool)) *Audit {
+func New(index Index, tell func(w fleet.Worker, mismatch bool)) *Audit {
 	return &Audit{index: index, tell: tell}
 }
 
@@ -140,9 +141,10 @@ func (a *Audit) look(w fleet.Worker, r *rank, now time.Time) {
 	a.judge(w, r, false)
 }
 
-// missing ends the watch over a prompt whose block did not come. That says nothing where no block came at all.
+// missing ends the watch over a prompt whose block did not come. That says nothing where no block came at all, or where
+// the index gave up blocks: the engine may have it, and does not store it anew.
 func (a *Audit) missing(w fleet.Worker, r *rank) {
-	if !r.stored {
+	if !r.stored || a.index.GaveUp(w) {
 		return
 	}
 	if r.missed++; r.missed >= limit {

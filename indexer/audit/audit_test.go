@@ -25,8 +25,10 @@ type world struct {
 
 var w1 = fleet.Worker{ID: 1}
 
-func newWorld(t *testing.T) *world {
-	w := &world{t: t, index: exact.New(size), now: time.Unix(1000, 0)}
+func newWorld(t *testing.T) *world { return newWorldOf(t, exact.New(size)) }
+
+func newWorldOf(t *testing.T, index *exact.Index) *world {
+	w := &world{t: t, index: index, now: time.Unix(1000, 0)}
 	w.Audit = audit.New(w.index, func(_ fleet.Worker, mismatch bool) { w.told = append(w.told, mismatch) })
 	return w
 }
@@ -134,6 +136,24 @@ func TestABlockThatIsEvictedAtOnceWasThere(t *testing.T) {
 	}
 	if w.Mismatch(w1) {
 		t.Error("a mismatch of an engine that drops what it stored")
+	}
+}
+
+// An engine stores no block anew that it has, so that what the index gave up of it does not come.
+func TestABlockThatTheIndexGaveUpIsNoMismatch(t *testing.T) {
+	w := newWorldOf(t, exact.NewCapped(size, 1<<20))
+	hot := w.prompt()
+	w.store(hot)
+	for w.index.Blocks(w1)[kvcache.Device] == int(w.last) { // each prompt counts twice, and has two blocks
+		w.store(w.prompt())
+	}
+	for range 7 {
+		w.give(hot)
+		w.store(w.prompt())
+		w.now = w.now.Add(time.Minute)
+	}
+	if w.Mismatch(w1) {
+		t.Error("a mismatch of an engine that has a block which the index gave up")
 	}
 }
 

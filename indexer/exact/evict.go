@@ -54,6 +54,16 @@ type evictee struct {
 // Evicted is how many blocks were evicted to stay below the cap.
 func (x *Index) Evicted() uint64 { return x.evict.blocks.Load() }
 
+// GaveUp tells whether blocks of w were evicted since w began or was cleared: its engine may still hold them.
+func (x *Index) GaveUp(w fleet.Worker) bool {
+	h := x.lockHolder(w, false)
+	if h == nil {
+		return false
+	}
+	defer h.mu.Unlock()
+	return h.evicted
+}
+
 // grew notes, with the trie's lock held, that blocks were stored.
 func (x *Index) grew(blocks int) {
 	e := &x.evict
