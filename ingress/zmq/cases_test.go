@@ -3,6 +3,7 @@ package zmq_test
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -28,6 +29,22 @@ func TestK1_AGapIsWarnedOfOnce(t *testing.T) {
 	untilSeq(t, in, 6)
 	if log.Count("level=WARN") != 1 || log.Count("reason=gap missing=2") != 1 {
 		t.Errorf("the log says\n%s", log)
+	}
+}
+
+// A topic comes from whoever connects, and may be as long as a message.
+func TestALongTopicOfNobodysIsNotTakenIntoTheLog(t *testing.T) {
+	log := new(testkit.Log)
+	in, err := zmq.New(quick(), slog.New(slog.NewTextHandler(log, nil)), prometheus.NewRegistry())
+	must(t, err)
+	keepRunning(t, func(ctx context.Context) error { return in.Run(ctx) })
+	ours, theirs := freeEndpoint(t)
+	must(t, in.Register(zmq.Source{Worker: w1, Name: "pod-1", Endpoint: ours, Sink: newSink()}))
+	p := engineOf(t, theirs)
+	p.sendAs("kv@"+strings.Repeat("x", 1<<20)+"@m", 0, payload(store(-1, 66)))
+	until(t, "it is told of", func() bool { return log.Count("none of the workers of its endpoint") > 0 })
+	if n := len(log.String()); n > 10_000 {
+		t.Errorf("the log has %d bytes", n)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	zmq4 "github.com/pebbe/zmq4"
 
+	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/ingress/stream"
 	"github.com/routerd/routerd/ingress/wire"
 	"github.com/routerd/routerd/kvcache"
@@ -96,7 +97,7 @@ func (s *subscription) stranger(pod string, named bool, now time.Time) {
 	}
 	s.strangers++
 	if named {
-		s.ingress.log.Warn("KV events of a pod that is none of the workers of its endpoint are dropped", "endpoint", s.endpoint, "pod", pod)
+		s.ingress.log.Warn("KV events of a pod that is none of the workers of its endpoint are dropped", "endpoint", s.endpoint, "pod", pod[:min(len(pod), fleet.MaxNameBytes)])
 	} else {
 		s.ingress.log.Warn("KV events whose topic names no pod are dropped: several workers share their endpoint", "endpoint", s.endpoint)
 	}
