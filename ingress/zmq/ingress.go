@@ -192,8 +192,9 @@ func (d *DirectIngress) unplace(l *listener) {
 
 // Unregister stops listening for some ranks. When it returns, no further event of those registrations is applied and
 // their sinks are not called again. An unknown one is no error. It waits for one turn of each owner, however many ranks
-// there are.
-func (d *DirectIngress) Unregister(ranks ...fleet.Worker) {
+// there are. What it returns are the ranks that are not registered and that those streams stored blocks for too, in no
+// order: nobody tells of them any more. After Run it returns none.
+func (d *DirectIngress) Unregister(ranks ...fleet.Worker) (others []fleet.Worker) {
 	gone := map[*owner][]*listener{}
 	d.mu.Lock()
 	for _, w := range ranks {
@@ -204,18 +205,32 @@ func (d *DirectIngress) Unregister(ranks ...fleet.Worker) {
 	}
 	d.mu.Unlock()
 	var done sync.WaitGroup
+	fed := make(chan map[fleet.Worker]struct{}, len(ranks))
 	for o, all := range gone {
 		done.Add(1)
 		if !o.push(func() {
 			defer done.Done()
 			for _, l := range all {
 				o.remove(l)
+				delete(l.fed, l.src.Worker)
+				fed <- l.fed
 			}
 		}) {
 			done.Done()
 		}
 	}
 	done.Wait()
+	close(fed)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for all := range fed {
+		for w := range all {
+			if d.listeners[w] == nil && !slices.Contains(ranks, w) {
+				others = append(others, w)
+			}
+		}
+	}
+	return others
 }
 
 // Status returns a snapshot of the stream of a worker and rank, and whether it is registered.

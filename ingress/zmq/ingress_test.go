@@ -317,6 +317,11 @@ func TestK15_TheBatchsRankCountsWhenItIsInRange(t *testing.T) {
 	if s.Blocks(rank1)[0] != 0 {
 		t.Error("a restart left what the stream stored for another rank")
 	}
+	p.send(1, ranked(1, 14))
+	untilSeq(t, in, 1)
+	if others := in.Unregister(w1); !slices.Equal(others, []fleet.Worker{rank1}) {
+		t.Errorf("the stream stored for %v too, want rank 1", others)
+	}
 }
 
 func TestZ3_APublisherThatReturnsFromZeroFeedsAnEmptyIndex(t *testing.T) {

@@ -181,9 +181,9 @@ func isPod(r *fleet.Record, pod string) bool {
 	return pod != "" && (pod == r.Name || pod == at)
 }
 
-// Unlisten ends the subscriptions, then forgets the ranks.
+// Unlisten ends the subscriptions, then forgets the ranks, and those of which only these streams told.
 func (c *caches) Unlisten(key fleet.PartitionKey, ranks ...fleet.Worker) {
-	c.ingress.Unregister(ranks...)
+	others := c.ingress.Unregister(ranks...)
 	c.mu.Lock()
 	for _, w := range ranks {
 		delete(c.streams, w)
@@ -193,7 +193,7 @@ func (c *caches) Unlisten(key fleet.PartitionKey, ranks ...fleet.Worker) {
 	if p == nil {
 		return
 	}
-	for _, w := range ranks {
+	for _, w := range slices.Concat(ranks, others) {
 		p.Remove(w)
 		p.trusted.Delete(w)
 	}

@@ -138,3 +138,42 @@ func ListenInVain(dir string) (blocks, left [2]int, refused error) {
 	}
 	return blocks, left, refused
 }
+
+// LeftBehind is how many blocks the index has of ranks 0 and 1 of worker 1, both of which the stream of rank 0 told of,
+// while that is listened to and after.
+func LeftBehind(dir string) (during, after [2]int, err error) {
+	var ranks []indexer.Snapshot
+	change := indexer.Change{Blocks: []indexer.Block{{Hash: kvcache.NumberHash(1), Local: 2}}}
+	for i := range uint32(2) {
+		ranks = append(ranks, indexer.Snapshot{Worker: fleet.Worker{ID: 1, Rank: i}, Changes: slices.Values([]indexer.Change{change})})
+	}
+	k, err := keptRank(dir, []byte{0, 0, 0}, ranks...)
+	if err != nil {
+		return during, after, err
+	}
+	k.close()
+	in, err := zmq.New(zmq.DefaultConfig(), k.log, prometheus.NewRegistry())
+	if err != nil {
+		return during, after, err
+	}
+	c, err := newCaches(in, config.Config{}, k.log, prometheus.NewRegistry())
+	if err != nil {
+		return during, after, err
+	}
+	c.kept.file, c.kept.log, c.kept.metrics = k.file, k.log, k.metrics
+	c.kept.open()
+	defer c.kept.close()
+	l := catalog.Listening{Worker: fleet.Worker{ID: 1}, Engine: "vllm", Endpoint: "tcp://127.0.0.1:1"}
+	if _, err := c.Open(l.Partition, 4); err != nil {
+		return during, after, err
+	}
+	err = c.Listen(l, func() *fleet.Record { return &fleet.Record{ID: 1, DPSize: 2} })
+	for i := range during {
+		during[i] = c.part(l.Partition).Blocks(ranks[i].Worker)[kvcache.Device]
+	}
+	c.Unlisten(l.Partition, l.Worker)
+	for i := range after {
+		after[i] = c.part(l.Partition).Blocks(ranks[i].Worker)[kvcache.Device]
+	}
+	return during, after, err
+}

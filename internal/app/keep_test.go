@@ -462,3 +462,10 @@ func TestARankThatIsNotListenedToGivesItsPartBack(t *testing.T) {
 		t.Errorf("got %v, blocks %v, left %v", err, blocks, left)
 	}
 }
+
+func TestOfAStreamThatEndsNoRankIsLeft(t *testing.T) {
+	during, after, err := app.LeftBehind(t.TempDir())
+	if err != nil || during != [2]int{1, 1} || after != [2]int{} {
+		t.Errorf("%v blocks, %v when nobody listens any more, %v", during, after, err)
+	}
+}
