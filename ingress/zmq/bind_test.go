@@ -235,3 +235,25 @@ func TestAStrangerAtABoundSocketChangesNothing(t *testing.T) {
 		t.Errorf("%d too large", n)
 	}
 }
+
+// Engines connect in any order, also before their worker is known.
+func TestAnotherEngineAtABoundSocketIsNoReconnect(t *testing.T) {
+	p, s, in := newPublisher(t, false), newSink(), start(t, quick())
+	ours, theirs := freeEndpoint(t)
+	must(t, in.Register(zmq.Source{Worker: w1, Name: "pod-1", Endpoint: ours, Sink: s}))
+	must(t, p.pub.Connect(theirs))
+	p.joined()
+	p.sendAs("kv@pod-1@m", 0, payload(store(-1, 10)))
+	untilSeq(t, in, 0)
+	other := engineOf(t, theirs)
+	other.sendAs("kv@pod-2@m", 0, payload(store(-1, 66)))
+	until(t, "the other is heard", func() bool { return status(t, in).Fault != "" })
+	p.sendAs("kv@pod-1@m", 1, payload(store(10, 11)))
+	if st := untilSeq(t, in, 1); !st.Trusted || overlap(t, s, w1, 10, 11) != 2 {
+		t.Errorf("status %+v", st)
+	}
+	p.sendAs("kv@pod-1@m", 0, payload(store(-1, 12)))
+	if st := untilSeq(t, in, 0); st.Restarts != 1 || overlap(t, s, w1, 10) != 0 {
+		t.Errorf("status %+v after a restart", st)
+	}
+}

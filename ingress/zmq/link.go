@@ -94,9 +94,11 @@ func (s *subscription) follow(event zmq4.Event, value int, now time.Time) {
 	}
 }
 
-// connected tells the listener. Which of those who share the socket it is shows with the first message: see reassure.
+// connected tells the listener. Which of those who share the socket it is shows with the first message: see reassure. A
+// further connection at a socket that binds may be of an engine whose worker is still to come: a listener that cannot
+// ask is spared.
 func (s *subscription) connected(now time.Time) {
-	if len(s.listeners) == 1 {
+	if len(s.listeners) == 1 && (!s.bind || s.link.up == 1 || s.listeners[0].src.Replay != "") {
 		s.listeners[0].stream.Connected(now)
 		return
 	}
