@@ -36,3 +36,11 @@ func TestWhatFollowsFromABlockThatWasGivenUp(t *testing.T) {
 		t.Error("an engine that began anew is trusted beyond what it told")
 	}
 }
+
+// A cap for which there is never room drops what comes.
+func TestACapOfAByteDropsAll(t *testing.T) {
+	x := exact.NewCapped(size, 1)
+	for range 2 {
+		apply(t, x, w1, map[string]uint64{"index_full": 2}, stored(ids(1, 2), numbers(1, 2)))
+	}
+}

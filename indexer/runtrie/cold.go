@@ -50,9 +50,9 @@ type Cold struct {
 	found int64                  // bytes
 }
 
-// Cold begins a search for nodes that have, with what their holders know of them, so many bytes.
+// Cold begins a search for nodes that have, with what their holders know of them, so many bytes, at least 1.
 func (t *Trie) Cold(want int64) *Cold {
-	c := &Cold{trie: t, want: want, now: t.clock.Load(), next: 1, left: t.nodes.fresh, marks: make([]uint64, t.nodes.fresh/64+1)}
+	c := &Cold{trie: t, want: max(1, want), now: t.clock.Load(), next: 1, left: t.nodes.fresh, marks: make([]uint64, t.nodes.fresh/64+1)}
 	t.Tick() // what is used from now on is told from what was
 	return c
 }
