@@ -188,10 +188,11 @@ func (c *caches) takeOver(p *partitionCache, l *catalog.Listening, r *fleet.Reco
 
 // giveBack undoes takeOver for a rank that is not listened to.
 func (c *caches) giveBack(p *partitionCache, w fleet.Worker, from *zmq.Position) {
+	p.Remove(w)
 	if from == nil {
 		return
 	}
-	for _, rank := range append([]fleet.Worker{w}, from.Others...) {
+	for _, rank := range from.Others {
 		p.Remove(rank)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/indexer"
 	"github.com/routerd/routerd/indexer/disk"
+	"github.com/routerd/routerd/indexer/dump"
 	"github.com/routerd/routerd/ingress/zmq"
 	"github.com/routerd/routerd/internal/config"
 	"github.com/routerd/routerd/internal/durable"
@@ -176,4 +177,29 @@ func LeftBehind(dir string) (during, after [2]int, err error) {
 		after[i] = c.part(l.Partition).Blocks(ranks[i].Worker)[kvcache.Device]
 	}
 	return during, after, err
+}
+
+// PeersInVain is how many blocks the index has of a rank that took over what a peer knew, and that is not listened to
+// since its address is none.
+func PeersInVain() (blocks int, refused error) {
+	log := slog.New(slog.DiscardHandler)
+	in, err := zmq.New(zmq.DefaultConfig(), log, prometheus.NewRegistry())
+	if err != nil {
+		return 0, err
+	}
+	c, err := newCaches(in, config.Config{}, log, prometheus.NewRegistry())
+	if err != nil {
+		return 0, err
+	}
+	l := catalog.Listening{Worker: fleet.Worker{ID: 1}, Endpoint: "nowhere"}
+	change := indexer.Change{Blocks: []indexer.Block{{Hash: kvcache.NumberHash(1), Local: 2}}}
+	c.warm.fill(map[string]*dump.Index{l.Partition.String(): {
+		BlockSize: 4, Ranks: map[fleet.Worker]*dump.Rank{l.Worker: {Changes: []indexer.Change{change}}},
+	}}, log)
+	defer c.warm.drop()
+	if _, err := c.Open(l.Partition, 4); err != nil {
+		return 0, err
+	}
+	refused = c.Listen(l, func() *fleet.Record { return &fleet.Record{ID: 1} })
+	return c.part(l.Partition).Blocks(l.Worker)[kvcache.Device], refused
 }

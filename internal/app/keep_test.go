@@ -469,3 +469,9 @@ func TestOfAStreamThatEndsNoRankIsLeft(t *testing.T) {
 		t.Errorf("%v blocks, %v when nobody listens any more, %v", during, after, err)
 	}
 }
+
+func TestWhatAPeerKnewOfARankThatIsNotListenedToIsGivenBack(t *testing.T) {
+	if blocks, refused := app.PeersInVain(); refused == nil || blocks != 0 {
+		t.Errorf("%d blocks, refused with %v", blocks, refused)
+	}
+}
