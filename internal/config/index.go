@@ -20,11 +20,11 @@ const (
 // Index configures the index of the engines' caches.
 type Index struct {
 	Kind          string      `koanf:"kind" reload:"restart" oneof:"exact approx remote" doc:"Where it comes from: the KV events of engines (exact); the router's own decisions (approx), for engines that tell nothing; or another router, which index.remote names (remote). With the latter two nobody listens to the KV events of workers."`
-	MaxBytes      Bytes       `koanf:"max_bytes" reload:"restart" min:"0B" max:"1024GiB" doc:"Bound of the memory of one partition's index; 0 for none. Above it, blocks give way that were neither stored nor found for longest: they are not found any more until their engine stores them anew. Below 16MiB few fit."`
+	MaxBytes      Bytes       `koanf:"max_bytes" reload:"restart" min:"0B" max:"1024GiB" doc:"Bound of the memory of one partition's index; 0 for none. Above it, blocks give way that were neither stored nor found for longest: they are not found any more until their engine stores them anew. Below 16MiB few fit. Of the kind exact only."`
 	Peers         []string    `koanf:"peers" reload:"restart" doc:"Selection services of other routers, http://HOST:PORT or unix:PATH, whose index a start takes over: of the first that answers. Of the kind exact only."`
 	PeerTokenFile string      `koanf:"peer_token_file" reload:"restart" doc:"File that holds the bearer token which they ask for; empty for none."`
 	PeerTimeout   Duration    `koanf:"peer_timeout" reload:"restart" min:"10ms" max:"10m" doc:"How long one of them may take to hand its index over."`
-	Dump          bool        `koanf:"dump" reload:"restart" doc:"Whether the index is written to data_dir at each stop, and a start takes it over."`
+	Dump          bool        `koanf:"dump" reload:"restart" doc:"Whether the index is written to data_dir at each stop, and a start takes it over. Of the kind exact only."`
 	DumpInterval  Duration    `koanf:"dump_interval" reload:"restart" min:"1s" max:"24h" off:"true" doc:"How often it is written while the router runs, for a start after a crash; 0s writes it at a stop alone."`
 	PredictedTTL  Duration    `koanf:"predicted_ttl" reload:"restart" min:"10ms" max:"10m" off:"true" doc:"How long what was decided counts as cached before the engine's events confirm it; 0s counts only what they tell. Of the kind exact only."`
 	Decisions     IndexOwn    `koanf:"decisions"`
