@@ -28,6 +28,7 @@ type link struct {
 	failing  bool      // a handshake has failed, whose connection is about to end
 	stood    bool      // the connection that ended last had stood
 	fault    string    // what is wrong; empty when nothing is known to be
+	told     []string  // the faults that were told since nothing was
 	failures int       // in a row
 	cutAt    time.Time // when the connection that ended counts as cut off; zero for not
 	calmAt   time.Time // when fault is over; zero for not
@@ -39,9 +40,13 @@ func (k *link) deadline() time.Time { return sooner(k.cutAt, k.calmAt) }
 
 func (k *link) tick(now time.Time) {
 	if due(k.calmAt, now) {
-		k.fault, k.failures, k.calmAt = "", 0, time.Time{}
+		k.well()
+		k.calmAt = time.Time{}
 	}
 }
+
+// well ends what is wrong.
+func (k *link) well() { k.fault, k.told, k.failures = "", nil, 0 }
 
 // calm has the fault end once nothing has gone wrong for longer than the longest back-off.
 func (k *link) calm(now time.Time) {
@@ -86,7 +91,7 @@ func (s *subscription) follow(event zmq4.Event, value int, now time.Time) {
 	default:
 		if !k.failing { // a second one of the same connection says less
 			k.failing = true
-			s.accuse(handshakeFault(event, value, k.cfg.Curve.on()), now)
+			s.accuse(handshakeFault(event, value, k.cfg.Curve.on()))
 		}
 		if s.bind {
 			k.calm(now)

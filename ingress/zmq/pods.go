@@ -86,10 +86,10 @@ func (s *subscription) stranger(pod string, named bool, now time.Time) {
 	s.ingress.metrics.dropped[kvcache.DropForeignTopic].Inc()
 	switch {
 	case !named:
-		s.accuse("several workers share the endpoint, and the topic of what comes names none", now)
+		s.accuse("several workers share the endpoint, and the topic of what comes names none")
 		s.link.calm(now)
 	case len(s.listeners) == 1:
-		s.accuse("the topic of what comes names a pod that is not this worker", now)
+		s.accuse("the topic of what comes names a pod that is not this worker")
 		s.link.calm(now)
 	}
 	if s.strangers >= strangersTold {

@@ -2,6 +2,7 @@ package zmq
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	zmq4 "github.com/pebbe/zmq4"
@@ -10,8 +11,8 @@ import (
 	"github.com/routerd/routerd/internal/backoff"
 )
 
-// faultsApart is how long passes between two faults that are told.
-const faultsApart = time.Second
+// faultsTold is how many faults are told before all is well again.
+const faultsTold = 8
 
 // subscription is a socket that KV events come in by, with the listeners that get them: one, or all that name the same
 // endpoint to bind. It belongs to its owner's goroutine.
@@ -27,7 +28,6 @@ type subscription struct {
 
 	sub, monitor *zmq4.Socket
 	retryAt      time.Time // when to open them; zero while they are open
-	toldAt       time.Time // when a fault was told last
 	unopened     bool      // they could not be, and the fault says why
 }
 
@@ -46,7 +46,8 @@ func (s *subscription) start() {
 		s.unopened = true
 		s.again(err.Error())
 	case s.unopened:
-		s.unopened, s.link.fault, s.link.failures = false, "", 0
+		s.unopened = false
+		s.link.well()
 	}
 	s.publish()
 }
@@ -56,18 +57,18 @@ func (s *subscription) again(why string) {
 	now := time.Now()
 	s.close()
 	s.link.failures++
-	s.accuse(why, now)
+	s.accuse(why)
 	s.retryAt = now.Add(backoff.Doubled(s.ingress.cfg.ReconnectIvl, s.ingress.cfg.ReconnectIvlMax, s.link.failures))
 }
 
-// accuse notes what is wrong with the connection, and tells it once; of faults that take turns it does not tell all.
-func (s *subscription) accuse(why string, now time.Time) {
-	same := s.link.fault == why
-	s.link.fault = why
-	if same || now.Sub(s.toldAt) < faultsApart {
+// accuse notes what is wrong with the connection. Each fault is told once until all is well: some take turns, at each try.
+func (s *subscription) accuse(why string) {
+	k := &s.link
+	k.fault = why
+	if slices.Contains(k.told, why) || len(k.told) >= faultsTold {
 		return
 	}
-	s.toldAt = now
+	k.told = append(k.told, why)
 	name, rank := "", uint32(0)
 	if len(s.listeners) == 1 {
 		name, rank = s.listeners[0].src.Name, s.listeners[0].src.Worker.Rank
