@@ -158,6 +158,7 @@ type KV struct {
 	LastSeq     uint64            // of the last batch that was applied
 	LastAt      time.Time         // when that was; zero for none
 	Dropped     map[string]uint64 // events that were dropped, by reason
+	LeftOut     int               // size in tokens of the blocks that were left out because the partition has another; 0 for none
 	// Hashes are the engine's names of the blocks by tier, each list in the order
 	// of kvcache.EngineHash; nil unless asked for.
 	Hashes map[string][]string

@@ -227,6 +227,9 @@ func (c *caches) Status(key fleet.PartitionKey, w fleet.Worker, hashes bool) adm
 	if p.audit.Mismatch(w) {
 		kv.Trusted, kv.Untrusted = false, hashMismatch
 	}
+	if size, ok := p.foreign.Load(w); ok {
+		kv.LeftOut = size.(int)
+	}
 	for t, n := range p.counts(w) {
 		kv.Blocks[kvcache.Tier(t).String()] = n
 	}

@@ -21,6 +21,9 @@ import (
 // IsPod is isPod.
 var IsPod = isPod
 
+// OfBlocks is ofBlocks.
+var OfBlocks = ofBlocks
+
 // Fleet is a real core with real indexes, event streams and a real reconciler; no
 // surface, no health and no engine's facts but those that a test gives.
 type Fleet struct {

@@ -1,11 +1,14 @@
 package app_test
 
 import (
+	"fmt"
+	"net/http"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/routerd/routerd/core"
@@ -13,6 +16,8 @@ import (
 	"github.com/routerd/routerd/ingress/zmq"
 	"github.com/routerd/routerd/internal/app"
 	"github.com/routerd/routerd/kvcache"
+	"github.com/routerd/routerd/sim"
+	"github.com/routerd/routerd/sim/simtest"
 )
 
 // An engine that puts a token of its own before each prompt stores blocks that nobody asks for.
@@ -54,6 +59,10 @@ func TestAnEngineThatStoresOtherBlocksIsToldAndNotTrusted(t *testing.T) {
 		if st := f.Status(oneModel, w); cache.Trusted(w) || st.Trusted || st.Untrusted != "hash_mismatch" {
 			t.Errorf("trusted %v, status %+v", cache.Trusted(w), st)
 		}
+		st := f.Status(oneModel, w)
+		if got, want := app.OfBlocks(0, &st), "kv_hash_mismatch: rank 0: its overlap counts as not trusted"; got != want {
+			t.Errorf("its worker's reason is %q, want %q", got, want)
+		}
 		if n := f.Log.Count("hash_mismatch"); n != 1 {
 			t.Errorf("told %d times:\n%s", n, &f.Log)
 		}
@@ -67,4 +76,25 @@ func TestAnEngineThatStoresOtherBlocksIsToldAndNotTrusted(t *testing.T) {
 		}
 		f.Core.Close()
 	})
+}
+
+// An engine that stores blocks of another size than its record says is told with that size.
+func TestAWorkersReasonsSayWhatSizeItsBlocksHave(t *testing.T) {
+	e := simtest.Start(t, func(c *sim.Config) { c.Model, c.BlockSize = "m", 32 })
+	r := startReloadable(t, settings(t))
+	body := fmt.Sprintf(`{"url":%q,"model":"m","block_size":16,"kv_events":{"0":%q}}`, e.URL(), e.EventEndpoints()[0])
+	if status, answer := r.call(t, http.MethodPut, "/v1/workers/w1", r.Token(), []byte(body)); status != http.StatusCreated {
+		t.Fatalf("%d %s", status, answer)
+	}
+	type worker struct{ Reasons []string }
+	prompt := make([]int, 64)
+	want := worker{[]string{"kv_block_size_mismatch: rank 0: its events tell of blocks of 32 tokens; its overlap counts as not trusted"}}
+	until(t, "the reason is there", func() bool {
+		prompt[0]++
+		caches(t, e, prompt)
+		return cmp.Equal(want, show[worker](t, r, "/v1/workers/w1"))
+	})
+	if n := r.log.Count("blocks of another size"); n != 1 || r.log.Count("stored=32 block_size=16") != 1 {
+		t.Errorf("told %d times:\n%s", n, r.log)
+	}
 }

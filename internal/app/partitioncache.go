@@ -33,6 +33,8 @@ type partitionCache struct {
 	blockSize int
 	cfg       *config.Index
 	trusted   sync.Map // fleet.Worker → bool
+	foreign   sync.Map // fleet.Worker → int, the size of the blocks that were left out for it, in tokens
+	log       *slog.Logger
 	audit     *audit.Audit
 	overlaps  sync.Pool // of *[]kvcache.Overlap
 
@@ -47,7 +49,7 @@ var (
 
 func newPartitionCache(key fleet.PartitionKey, blockSize int, cfg *config.Index, log *slog.Logger) (*partitionCache, error) {
 	events := exact.NewCapped(blockSize, int64(cfg.MaxBytes))
-	p := &partitionCache{Indexer: events, events: events, blockSize: blockSize, cfg: cfg}
+	p := &partitionCache{Indexer: events, events: events, blockSize: blockSize, cfg: cfg, log: log.With("partition", key.String())}
 	if cfg.PredictedTTL > 0 && cfg.Kind == config.IndexExact {
 		var err error
 		if p.predictions, err = predicted.New(events, approx.Config{TTL: cfg.PredictedTTL.Std(), MaxBytes: int(cfg.Decisions.MaxBytes)}); err != nil {
@@ -56,7 +58,7 @@ func newPartitionCache(key fleet.PartitionKey, blockSize int, cfg *config.Index,
 		p.Indexer = p.predictions
 	}
 	p.audit = audit.New(events, func(w fleet.Worker, mismatch bool) {
-		log := log.With("partition", key.String(), "worker", w.String())
+		log := p.log.With("worker", w.String())
 		if mismatch {
 			log.Error("an engine stores other blocks than those of its prompts: its index is not trusted", "reason", hashMismatch)
 		} else {
@@ -99,7 +101,23 @@ func (p *partitionCache) Apply(w fleet.Worker, events []kvcache.Event) kvcache.A
 	if applied.Cleared > 0 {
 		p.clearDecisions(w)
 	}
+	if applied.Drops[kvcache.DropBlockSizeMismatch] > 0 {
+		p.leftOut(w, events)
+	}
 	return applied
+}
+
+// leftOut notes of what size the blocks are that were left out for it. The largest: an engine may store shorter ones too.
+func (p *partitionCache) leftOut(w fleet.Worker, events []kvcache.Event) {
+	size := 0
+	for i := range events {
+		if n := events[i].BlockSize; n != p.blockSize {
+			size = max(size, n)
+		}
+	}
+	if before, known := p.foreign.Swap(w, size); !known || before != size {
+		p.log.Error("an engine stores blocks of another size: they are left out", "worker", w.String(), "stored", size, "block_size", p.blockSize)
+	}
 }
 
 // State takes over whether a stream can be trusted.
@@ -151,6 +169,7 @@ func (p *partitionCache) Forget(w fleet.Worker) {
 		p.predictions.Forget(w)
 	}
 	p.audit.Forget(w)
+	p.foreign.Delete(w)
 }
 
 // Clear drops what the engine had before it started anew.

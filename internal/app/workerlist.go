@@ -87,11 +87,10 @@ func (l workerList) worker(v catalog.View, ranks []core.RankView, managed []adap
 		if report, ok := l.scraper.Report(w); ok {
 			rank.Report = reported(report, now)
 		}
-		if reason := ofEvents(r.Rank, v.KVEvents[int(r.Rank)], &kv); reason != "" {
-			out.Reasons = append(out.Reasons, reason)
-		}
-		if kv.Untrusted == hashMismatch || kv.Untrusted == kvcache.DropBlockSizeMismatch.String() {
-			out.Reasons = append(out.Reasons, fmt.Sprintf("kv_%s: rank %d: its overlap counts as not trusted", kv.Untrusted, r.Rank))
+		for _, reason := range []string{ofEvents(r.Rank, v.KVEvents[int(r.Rank)], &kv), ofBlocks(r.Rank, &kv)} {
+			if reason != "" {
+				out.Reasons = append(out.Reasons, reason)
+			}
 		}
 		out.Ranks[i] = rank
 	}
@@ -107,6 +106,17 @@ func ofEvents(rank uint32, endpoint string, kv *admin.KV) string {
 		return fmt.Sprintf("%srank %d: nothing of its engine has come to %s", eventsUnconnected, rank, endpoint)
 	case kv.Unconnected:
 		return fmt.Sprintf("%srank %d: not connected to %s", eventsUnconnected, rank, endpoint)
+	}
+	return ""
+}
+
+// ofBlocks is what is wrong with the blocks that a rank's events tell of; empty for nothing.
+func ofBlocks(rank uint32, kv *admin.KV) string {
+	switch kv.Untrusted {
+	case hashMismatch:
+		return fmt.Sprintf("kv_%s: rank %d: its overlap counts as not trusted", hashMismatch, rank)
+	case kvcache.DropBlockSizeMismatch.String():
+		return fmt.Sprintf("kv_%s: rank %d: its events tell of blocks of %d tokens; its overlap counts as not trusted", kv.Untrusted, rank, kv.LeftOut)
 	}
 	return ""
 }
