@@ -41,6 +41,23 @@ func TestAnIndexWithoutRoomSaysSo(t *testing.T) {
 	}
 }
 
+// What is larger than the cap does not fit, whatever goes for it.
+func TestAStoreLargerThanTheCapIsDroppedAndCounted(t *testing.T) {
+	const most, blocks = 256 << 10, 64 << 10
+	x := exact.NewCapped(size, most)
+	got := x.Apply(w1, []kvcache.Event{stored(ids(1, blocks), span(1, blocks))})
+	if got.Drops[kvcache.DropIndexFull] != blocks || !got.Degraded || got.Stored != 0 {
+		t.Errorf("got %+v", got)
+	}
+	if n := x.Bytes(); n > most || x.Blocks(w1)[kvcache.Device] != 0 {
+		t.Errorf("%d bytes of %d, %v", n, most, x.Blocks(w1))
+	}
+	apply(t, x, w1, none(), stored(ids(10, 2), span(10, 2)))
+	if n := device(t, x, w1, ids(10, 2)); n != 2 {
+		t.Errorf("%d blocks of a store that fits", n)
+	}
+}
+
 // Whatever was held, nothing is left of it.
 func TestEverythingThatIsGoneIsGivenBack(t *testing.T) {
 	x := exact.New(size)
