@@ -95,7 +95,7 @@ func TestTheLimitOfBytesHolds(t *testing.T) {
 	const limit = 4 << 20
 	x := index(t, approx.Config{MaxBytes: limit})
 	hot := prompt(0, 300)
-	const rounds = records * 6 / 100
+	const rounds = max(12_000, records*6/100)
 	for i := range rounds { // ever shorter prompts, which use other pages
 		x.Record(fleet.Worker{ID: fleet.WorkerID(i % 16)}, hot)
 		x.Record(fleet.Worker{ID: fleet.WorkerID(i % 16)}, append(hot[:i%300:i%300], prompt(i, max(1, 200-i*300/rounds))...))
