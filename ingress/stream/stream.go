@@ -259,8 +259,22 @@ func (s *Stream) older(seq uint64, payload []byte, now time.Time) {
 			return
 		}
 		s.olderSeq, s.olderSet = seq, true
+		if known && s.replay {
+			s.contradicted(seq, payload, now)
+		}
 	}
 	s.counts.Duplicates++
+}
+
+// contradicted handles a second payload under a number that was applied. One of the two is from before a restart: a
+// message that was still on its way then may continue the numbers of the new life.
+func (s *Stream) contradicted(seq uint64, payload []byte, now time.Time) {
+	if now.Before(s.calmAt) {
+		s.doubt = &message{seq, payload}
+		return
+	}
+	s.suspect = true
+	s.ask(verify, s.last, now)
 }
 
 // restarted begins anew with a message of the engine that came back, or later if it came back just before.
