@@ -47,7 +47,7 @@ type Config struct {
 // DefaultConfig returns the configuration that is used when nothing is set.
 func DefaultConfig() Config {
 	return Config{
-		Owners:           4,
+		Owners:           1,
 		RcvHWM:           100_000,
 		MaxMessage:       wire.MaxPayload,
 		ReconnectIvl:     100 * time.Millisecond,

@@ -16,8 +16,9 @@ const (
 	// restPerSocket is how long an owner rests after a look, for each of its sockets. A look costs about 2 µs a socket, so
 	// that all of them together take a sixth of a core at most.
 	restPerSocket = 10 * time.Microsecond
-	// restLeast is below what it does not rest, restMost is what a message may wait for at most.
-	restLeast = time.Millisecond / 2
+	// restLeast is for how long it rests at least: to be woken costs more than to read some messages. restMost is what a
+	// message may wait for at most.
+	restLeast = time.Millisecond
 	restMost  = 5 * time.Millisecond
 )
 
@@ -132,11 +133,9 @@ func (o *owner) run(ctx context.Context) error {
 	return nil
 }
 
-// rest waits for more to come: a look at many sockets costs as much for one message as for many.
+// rest waits for more to come: a look costs as much for one message as for many.
 func (o *owner) rest() {
-	if d := min(time.Duration(len(o.ready))*restPerSocket, restMost); d >= restLeast {
-		time.Sleep(d)
-	}
+	time.Sleep(min(max(time.Duration(len(o.ready))*restPerSocket, restLeast), restMost))
 }
 
 // timeout returns how long to poll: until the next listener has something to do, for ever when none has.
