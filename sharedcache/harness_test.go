@@ -17,6 +17,7 @@ import (
 
 	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/internal/testkit"
 	"github.com/routerd/routerd/kvcache"
 	"github.com/routerd/routerd/sharedcache"
 )
@@ -86,15 +87,7 @@ func newRig(t testing.TB, url string, deadline time.Duration, poster sharedcache
 // run lets Run go until the returned function was called, which waits for it.
 func (r *rig) run(t testing.TB) (stop func()) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- r.Run(ctx) }()
-	return sync.OnceFunc(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("Run ended with %v", err)
-		}
-	})
+	return testkit.Running(t, r.Run)
 }
 
 func (r *rig) hits(t testing.TB, n int) ([]kvcache.BlockRange, error) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/routerd/routerd/internal/testkit"
 	"github.com/routerd/routerd/kvcache"
 	"github.com/routerd/routerd/sharedcache"
 )
@@ -103,21 +104,6 @@ func (c *calls) count(held []kvcache.BlockRange, err error) {
 	}
 }
 
-// until waits for a condition.
-func until(t testing.TB, what string, met func() bool) {
-	t.Helper()
-	late := time.After(20 * time.Second)
-	again := time.NewTicker(time.Millisecond)
-	defer again.Stop()
-	for !met() {
-		select {
-		case <-again.C:
-		case <-late:
-			t.Fatalf("after 20 s still not: %s", what)
-		}
-	}
-}
-
 // TestAKilledServerCostsEachCallerOneDeadline has callers who never pause when
 // the server goes: each may be in a call then, and no call after that waits.
 func TestAKilledServerCostsEachCallerOneDeadline(t *testing.T) {
@@ -136,7 +122,7 @@ func TestAKilledServerCostsEachCallerOneDeadline(t *testing.T) {
 			defer c.stop()
 			for round := range int64(2) {
 				had := c.ok.Load()
-				until(t, "hits come", func() bool { return c.ok.Load() > had+100 })
+				testkit.Until(t, "hits come", func() bool { return c.ok.Load() > had+100 })
 				was, asked, failed := c.away.Load(), s.asked.Load(), c.failed.Load()
 				if how == "killed" {
 					s.kill()
@@ -144,7 +130,7 @@ func TestAKilledServerCostsEachCallerOneDeadline(t *testing.T) {
 					s.hang.Store(true)
 				}
 				// Long enough for several questions of Run.
-				until(t, "calls go on without", func() bool { return c.away.Load() > was+1000 })
+				testkit.Until(t, "calls go on without", func() bool { return c.away.Load() > was+1000 })
 				if n := c.failed.Load() - failed; n < 1 || n > callers {
 					t.Errorf("round %d: %d of %d callers waited or were refused", round, n, callers)
 				}
@@ -158,7 +144,7 @@ func TestAKilledServerCostsEachCallerOneDeadline(t *testing.T) {
 				}
 			}
 			had := c.ok.Load()
-			until(t, "hits come again", func() bool { return c.ok.Load() > had+100 })
+			testkit.Until(t, "hits come again", func() bool { return c.ok.Load() > had+100 })
 			c.stop()
 			c.all.Wait()
 			if slowest := time.Duration(c.slowest.Load()); slowest > 10*deadline {

@@ -91,25 +91,10 @@ func hop(t testing.TB, from indexer.Indexer, blockSize int) indexer.Indexer {
 	return to
 }
 
-// restless is an index that goes over a file at every few changes.
-type restless struct {
-	indexer.Indexer
-	t         testing.TB
-	blockSize int
-	calls     int
-}
-
-func (r *restless) Apply(w fleet.Worker, events []kvcache.Event) kvcache.Applied {
-	if r.calls++; r.calls%3 == 0 {
-		r.Indexer = hop(r.t, r.Indexer, r.blockSize)
-	}
-	return r.Indexer.Apply(w, events)
-}
-
 // I3, over a file: an index that was kept answers as the plain model does, and goes on so.
 func TestI3_AnIndexThatWasKeptEqualsThePlainModel(t *testing.T) {
 	indextest.Run(t, func(blockSize int) indexer.Indexer {
-		return &restless{Indexer: exact.New(blockSize), t: t, blockSize: blockSize}
+		return indextest.Restless(exact.New(blockSize), func(x indexer.Indexer) indexer.Indexer { return hop(t, x, blockSize) })
 	})
 }
 

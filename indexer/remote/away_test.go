@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/routerd/routerd/indexer/remote"
+	"github.com/routerd/routerd/internal/testkit"
 	"github.com/routerd/routerd/kvcache"
 )
 
@@ -56,14 +57,14 @@ func TestAPrimaryGoesAndComesBack(t *testing.T) {
 					return func() bool { return n.Load() > was+300 }
 				}
 				for range 2 {
-					until(t, "finds are answered", more(&held))
+					testkit.Until(t, "finds are answered", more(&held))
 					was := r.Stats().Finds
 					if how == "killed" {
 						l.kill()
 					} else {
 						l.hang.Store(true)
 					}
-					until(t, "finds go on without", more(&without))
+					testkit.Until(t, "finds go on without", more(&without))
 					now := r.Stats().Finds
 					if n := now[remote.Deadline] + now[remote.Unreachable] - was[remote.Deadline] - was[remote.Unreachable]; n < 1 || n > callers {
 						t.Errorf("%d of %d callers waited or were refused", n, callers)
@@ -77,7 +78,7 @@ func TestAPrimaryGoesAndComesBack(t *testing.T) {
 						l.hang.Store(false)
 					}
 				}
-				until(t, "finds are answered again", more(&held))
+				testkit.Until(t, "finds are answered again", more(&held))
 				if !r.Trusted(w[0]) || r.Away() {
 					t.Error("back, and no rank is trusted")
 				}

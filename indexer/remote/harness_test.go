@@ -168,15 +168,7 @@ func newRig(t testing.TB, blockSize int, deadline time.Duration, transport remot
 // run lets Run go until the returned function was called, which waits for it.
 func (r *rig) run(t testing.TB) (stop func()) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- r.Run(ctx) }()
-	return sync.OnceFunc(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("Run ended with %v", err)
-		}
-	})
+	return testkit.Running(t, r.Run)
 }
 
 // held is what each worker holds of a prompt.
@@ -261,19 +253,4 @@ func (l *listener) Post(ctx context.Context, path string, body []byte) (status i
 	defer func() { _ = resp.Body.Close() }()
 	answer, err = io.ReadAll(resp.Body)
 	return resp.StatusCode, answer, err
-}
-
-// until waits for a condition.
-func until(t testing.TB, what string, met func() bool) {
-	t.Helper()
-	late := time.After(20 * time.Second)
-	again := time.NewTicker(time.Millisecond)
-	defer again.Stop()
-	for !met() {
-		select {
-		case <-again.C:
-		case <-late:
-			t.Fatalf("after 20 s still not: %s", what)
-		}
-	}
 }

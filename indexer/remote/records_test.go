@@ -12,6 +12,7 @@ import (
 
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/indexer/remote"
+	"github.com/routerd/routerd/internal/testkit"
 	"github.com/routerd/routerd/kvcache"
 )
 
@@ -32,7 +33,7 @@ func TestRecordsReachThePrimaryInBatches(t *testing.T) {
 		t.Fatalf("%d wait", n)
 	}
 	defer r.run(t)()
-	until(t, "all records are answered", func() bool {
+	testkit.Until(t, "all records are answered", func() bool {
 		s := r.Stats()
 		return s.Records[remote.Answered]+s.Records[remote.NoRank] == 3000
 	})
@@ -50,7 +51,7 @@ func TestRecordsReachThePrimaryInBatches(t *testing.T) {
 		t.Fatal(err)
 	}
 	other.Record(w[0], nil, true)
-	until(t, "two more are refused", func() bool {
+	testkit.Until(t, "two more are refused", func() bool {
 		s := r.Stats()
 		return s.Records[remote.BlockSize] == 1 && s.Records[remote.NoPartition] == 1
 	})
@@ -77,7 +78,7 @@ func TestAFullQueueDropsItsOldest(t *testing.T) {
 			}
 			waiting := r.Stats().Waiting
 			defer r.run(t)()
-			until(t, "all are taken", func() bool { return len(p.took()) == waiting })
+			testkit.Until(t, "all are taken", func() bool { return len(p.took()) == waiting })
 			if last := p.took()[waiting-1]; last.blocks != min(1, c.blocks) {
 				t.Errorf("the last one is %+v", last)
 			}

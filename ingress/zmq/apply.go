@@ -39,15 +39,24 @@ func (l *listener) Apply(seq uint64, payload []byte) stream.Outcome {
 	res := l.src.Sink.Apply(w, b.Events)
 	l.drops.Add(&res.Drops)
 	out := stream.Outcome{Cleared: res.Cleared > 0}
-	switch {
-	case res.Degraded && res.Drops[kvcache.DropBlockSizeMismatch] > 0:
-		out.Loss = kvcache.DropBlockSizeMismatch.String()
-	case res.Degraded:
-		out.Loss = kvcache.DropUnknownParent.String()
-	case b.Drops[kvcache.DropUndecodable] > 0:
-		out.Loss = kvcache.DropUndecodable.String()
-	}
+	out.Loss = lossOf(&res, &b.Drops)
 	return out
+}
+
+// lossOf is why an index is no longer as its engine after a message, empty where it is.
+func lossOf(res *kvcache.Applied, decoding *kvcache.DropCounts) string {
+	if res.Degraded {
+		for _, why := range []kvcache.DropReason{kvcache.DropBlockSizeMismatch, kvcache.DropIndexFull} {
+			if res.Drops[why] > 0 {
+				return why.String()
+			}
+		}
+		return kvcache.DropUnknownParent.String()
+	}
+	if decoding[kvcache.DropUndecodable] > 0 {
+		return kvcache.DropUndecodable.String()
+	}
+	return ""
 }
 
 // begin has an engine that tells its life from its first message on void what was known of it from elsewhere. Number 1

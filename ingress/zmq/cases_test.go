@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/indexer/exact"
 	"github.com/routerd/routerd/ingress/stream"
 	"github.com/routerd/routerd/ingress/zmq"
 	"github.com/routerd/routerd/internal/testkit"
@@ -129,5 +130,15 @@ func TestK12_MediaAreTiersAndAnUnknownOneIsIgnored(t *testing.T) {
 	s.Find(blocks, []fleet.Worker{w1}, out)
 	if want := (kvcache.Overlap{Device: 5, Host: 5}); out[0] != want || !st.Trusted {
 		t.Errorf("overlap %+v, want %+v; status %+v", out[0], want, st)
+	}
+}
+
+func TestAnIndexWithoutRoomIsWhyARankIsNotTrusted(t *testing.T) {
+	p, s, in := newPublisher(t, false), newSink(), start(t, quick())
+	s.Index = exact.NewCapped(blockSize, 1)
+	listen(t, in, p, s)
+	p.send(0, payload(store(-1, 10)))
+	if st := untilSeq(t, in, 0); st.Trusted || st.Reason != "index_full" || st.Dropped["index_full"] != 1 {
+		t.Errorf("status %+v", st)
 	}
 }

@@ -88,24 +88,7 @@ func told(t *testing.T, a *app.App, line string) {
 // trusted is which workers' streams are trusted.
 func trusted(t *testing.T, a *app.App) map[string]bool {
 	t.Helper()
-	var got struct {
-		Partitions []struct {
-			Ranks []struct {
-				Name string `json:"name"`
-				KV   struct {
-					Trusted bool `json:"trusted"`
-				} `json:"kv"`
-			} `json:"ranks"`
-		} `json:"partitions"`
-	}
-	admin(t, a, "/v1/partitions", &got)
-	all := map[string]bool{}
-	for _, p := range got.Partitions {
-		for _, r := range p.Ranks {
-			all[r.Name] = r.KV.Trusted
-		}
-	}
-	return all
+	return ofEach(t, a, func(r rankKV) bool { return r.KV.Trusted })
 }
 
 func waitForTrust(t *testing.T, a *app.App, want map[string]bool) {

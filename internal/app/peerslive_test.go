@@ -20,27 +20,37 @@ import (
 // tiers are the hashes that are held, by tier.
 type tiers map[string][]string
 
-// known is what a router's index has of each worker.
-func known(t *testing.T, a *app.App) map[string]tiers {
+// rankKV is what a router says of one worker's cache; the workers have one rank each.
+type rankKV struct {
+	Name string `json:"name"`
+	KV   struct {
+		Hashes  tiers `json:"hashes"`
+		Trusted bool  `json:"trusted"`
+	} `json:"kv"`
+}
+
+// ofEach reads something of each worker's cache.
+func ofEach[V any](t *testing.T, a *app.App, read func(rankKV) V) map[string]V {
 	t.Helper()
 	var got struct {
 		Partitions []struct {
-			Ranks []struct {
-				Name string `json:"name"`
-				KV   struct {
-					Hashes tiers `json:"hashes"`
-				} `json:"kv"`
-			} `json:"ranks"`
+			Ranks []rankKV `json:"ranks"`
 		} `json:"partitions"`
 	}
 	admin(t, a, "/v1/partitions?blocks=1", &got)
-	all := map[string]tiers{}
+	all := map[string]V{}
 	for _, p := range got.Partitions {
 		for _, r := range p.Ranks {
-			all[r.Name] = r.KV.Hashes
+			all[r.Name] = read(r)
 		}
 	}
 	return all
+}
+
+// known is what a router's index has of each worker.
+func known(t *testing.T, a *app.App) map[string]tiers {
+	t.Helper()
+	return ofEach(t, a, func(r rankKV) tiers { return r.KV.Hashes })
 }
 
 // truth is what the engines really hold.

@@ -1,5 +1,5 @@
-// Package testkit is what the tests of several packages need alike. It starts no
-// goroutines; only tests import it.
+// Package testkit is what the tests of several packages need alike. Of its goroutines
+// there is the one of Running; only tests import it.
 package testkit
 
 import (
