@@ -14,6 +14,7 @@ import (
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/host"
 	. "github.com/routerd/routerd/host/wasmtest"
+	"github.com/routerd/routerd/internal/testkit"
 	"github.com/routerd/routerd/plugins/abi"
 )
 
@@ -346,7 +347,7 @@ func peersDrain(t *testing.T) {
 	}
 	running.Release()
 	<-rev.Closed()
-	until(t, "nothing is held after the last call", func() bool { u := r.Usage(); return u.Instances == 0 && u.Modules == 0 })
+	testkit.Until(t, "nothing is held after the last call", func() bool { u := r.Usage(); return u.Instances == 0 && u.Modules == 0 })
 }
 
 func peersPinned(t *testing.T) {

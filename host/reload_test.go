@@ -13,6 +13,7 @@ import (
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/host"
 	. "github.com/routerd/routerd/host/wasmtest"
+	"github.com/routerd/routerd/internal/testkit"
 	"github.com/routerd/routerd/plugins/abi"
 )
 
@@ -96,7 +97,7 @@ func TestADiscardedConfigurationLeavesNothing(t *testing.T) {
 	if d := cmp.Diff(before, b.source.List()); d != "" {
 		t.Errorf("policies (-before +after):\n%s", d)
 	}
-	until(t, "modules that are not used have gone", func() bool { return b.rt.Usage().Modules == 0 })
+	testkit.Until(t, "modules that are not used have gone", func() bool { return b.rt.Usage().Modules == 0 })
 	if err := b.modules.Delete("high"); err != nil {
 		t.Errorf("the module is still pinned: %v", err)
 	}
@@ -124,7 +125,7 @@ func TestABadConfigurationIsRefusedAsAWhole(t *testing.T) {
 			t.Errorf("%s (-before +after):\n%s", name, d)
 		}
 	}
-	until(t, "modules that are not used have gone", func() bool { return b.rt.Usage().Modules == 0 })
+	testkit.Until(t, "modules that are not used have gone", func() bool { return b.rt.Usage().Modules == 0 })
 }
 
 func TestAReloadFollowsTheSeedRule(t *testing.T) {
@@ -196,7 +197,7 @@ func TestASeedGivesWayToAnActivationAfterItWasPrepared(t *testing.T) {
 	if p := b.show(t, "p1"); p.Active != 1 || !p.Drifted || len(p.Revisions) != 1 {
 		t.Errorf("got %+v, want revision 1, drifted", p)
 	}
-	until(t, "modules that are not used have gone", func() bool { return b.rt.Usage().Modules == 0 })
+	testkit.Until(t, "modules that are not used have gone", func() bool { return b.rt.Usage().Modules == 0 })
 }
 
 func TestAReloadThatCannotBeWrittenChangesNothing(t *testing.T) {

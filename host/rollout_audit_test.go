@@ -8,6 +8,7 @@ import (
 	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/host"
 	. "github.com/routerd/routerd/host/wasmtest"
+	"github.com/routerd/routerd/internal/testkit"
 	"github.com/routerd/routerd/plugins/abi"
 )
 
@@ -42,13 +43,13 @@ func distrusting(t *testing.T, dir string) *bench {
 func TestAModuleThatIsNotDeterministicTripsItsRevision(t *testing.T) {
 	b := distrusting(t, t.TempDir())
 	b.activate(t, "default", 3)
-	until(t, "the audit trips it", func() bool {
+	testkit.Until(t, "the audit trips it", func() bool {
 		for range 500 {
 			b.decide(t, "", badSeed)
 		}
 		return b.states(t, "default")[3] == policy.Tripped
 	})
-	until(t, "the history has it", func() bool { return b.last(t).What == "trip" })
+	testkit.Until(t, "the history has it", func() bool { return b.last(t).What == "trip" })
 	c := b.last(t)
 	if c.Who != "guard" || !strings.Contains(c.Why, "E_NONDETERMINISTIC") {
 		t.Errorf("history: got %+v", c)
@@ -65,13 +66,13 @@ func TestAModuleThatIsNotDeterministicTripsItsRevision(t *testing.T) {
 func TestAModuleThatIsNotDeterministicEndsItsCanary(t *testing.T) {
 	b := distrusting(t, t.TempDir())
 	b.canary(t, host.CanarySpec{Revision: 3, Percent: 100})
-	until(t, "the audit ends the canary", func() bool {
+	testkit.Until(t, "the audit ends the canary", func() bool {
 		for range 500 {
 			b.decide(t, "", badSeed)
 		}
 		return b.show(t, "default").Canary == nil
 	})
-	until(t, "the history has it", func() bool { return b.last(t).What == "rollback" })
+	testkit.Until(t, "the history has it", func() bool { return b.last(t).What == "rollback" })
 	if c := b.last(t); c.Who != "guard" || !strings.Contains(c.Why, "E_NONDETERMINISTIC") {
 		t.Errorf("history: got %+v", c)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/host"
+	"github.com/routerd/routerd/internal/testkit"
 )
 
 func TestTheHistorySaysWhy(t *testing.T) {
@@ -68,7 +69,7 @@ func (b *bench) trip(t testing.TB) {
 func TestWhatHasTrippedIsKnownByTheHistory(t *testing.T) {
 	b := guarded(t, t.TempDir(), time.Minute)
 	b.trip(t)
-	until(t, "the trip is written down", func() bool { return b.last(t).What == "trip" })
+	testkit.Until(t, "the trip is written down", func() bool { return b.last(t).What == "trip" })
 	if _, _, err := b.source.Rollback(t.Context(), "default", 0, "test"); err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +90,7 @@ func TestACanaryThatTrippedIsKnownByTheHistory(t *testing.T) {
 	for range 5 {
 		b.decide(t, "", badSeed)
 	}
-	until(t, "the canary ends", func() bool { return b.show(t, "default").Canary == nil })
+	testkit.Until(t, "the canary ends", func() bool { return b.show(t, "default").Canary == nil })
 	p := b.show(t, "default")
 	if c, ok := p.LastTrip(3); !ok || c.What != "rollback" {
 		t.Errorf("revision 3: got %+v, %v", c, ok)
@@ -113,7 +114,7 @@ func TestATripIsWrittenDownThoughARollbackWasQuicker(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.run(t)
-	until(t, "the trip is written down", func() bool {
+	testkit.Until(t, "the trip is written down", func() bool {
 		p := b.show(t, "default")
 		_, ok := p.LastTrip(3)
 		return ok

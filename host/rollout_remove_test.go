@@ -9,6 +9,7 @@ import (
 	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/host"
+	"github.com/routerd/routerd/internal/testkit"
 )
 
 func TestARemovedPolicyLeavesNothing(t *testing.T) {
@@ -31,7 +32,7 @@ func TestARemovedPolicyLeavesNothing(t *testing.T) {
 		if err := b.source.Remove(t.Context(), "p1", "test"); err != nil {
 			t.Fatal(err)
 		}
-		until(t, "modules that are not used have gone", func() bool { return b.rt.Usage().Modules == 0 })
+		testkit.Until(t, "modules that are not used have gone", func() bool { return b.rt.Usage().Modules == 0 })
 		l := held.Acquire(policy.Ask{})
 		if l.Spec().Scorers[0].Use != policy.DefaultScorer {
 			t.Errorf("a handle that is still held decides by %v", l.Spec())

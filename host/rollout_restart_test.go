@@ -10,6 +10,7 @@ import (
 
 	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/host"
+	"github.com/routerd/routerd/internal/testkit"
 )
 
 // guardedLife runs f with a guarded bench whose folder outlives it.
@@ -76,7 +77,7 @@ func TestARevisionThatStartsTrippedIsProbed(t *testing.T) {
 	if d, _ := b.decide(t, "", 1); d.By != policy.ByFallback { // also the probe's frame
 		t.Errorf("the %s decides", d.By)
 	}
-	until(t, "the probe lets it decide again", func() bool { return b.states(t, "default")[3] == policy.Active })
+	testkit.Until(t, "the probe lets it decide again", func() bool { return b.states(t, "default")[3] == policy.Active })
 	if c := b.last(t); c.What != "probe_ok" || c.Revision != 3 {
 		t.Errorf("history: got %+v", c)
 	}
@@ -101,7 +102,7 @@ func TestADistrustedRevisionStartsDistrusted(t *testing.T) {
 	t.Run("first life", func(t *testing.T) {
 		b := distrusting(t, dir)
 		b.activate(t, "default", 3)
-		until(t, "the audit trips it", func() bool {
+		testkit.Until(t, "the audit trips it", func() bool {
 			for range 500 {
 				b.decide(t, "", badSeed)
 			}
@@ -112,7 +113,7 @@ func TestADistrustedRevisionStartsDistrusted(t *testing.T) {
 	if p := b.show(t, "default"); !strings.Contains(p.Problem, "E_NONDETERMINISTIC") || b.states(t, "default")[3] != policy.Tripped {
 		t.Errorf("after a restart: problem %q, %s", p.Problem, b.states(t, "default")[3])
 	}
-	until(t, "modules that are not used have gone", func() bool { return b.rt.Usage().Modules == 0 })
+	testkit.Until(t, "modules that are not used have gone", func() bool { return b.rt.Usage().Modules == 0 })
 	b.activate(t, "default", 3) // an operator knows better
 	if p := b.show(t, "default"); p.Problem != "" || b.states(t, "default")[3] != policy.Active {
 		t.Errorf("after the operator's activation: %q, %s", p.Problem, b.states(t, "default")[3])
@@ -144,14 +145,14 @@ func TestATripIsWrittenDownAsSoonAsTheDiskTakesIt(t *testing.T) {
 				for range 5 {
 					b.decide(t, "", badSeed)
 				}
-				until(t, "it was tried", func() bool { return b.logs.Count("it is tried again") > 0 })
+				testkit.Until(t, "it was tried", func() bool { return b.logs.Count("it is tried again") > 0 })
 				if got := len(b.show(t, "default").History); got != changes {
 					t.Errorf("%d changes that are not written", got-changes)
 				}
 				if err := os.Rename(policies+".away", policies); err != nil {
 					t.Fatal(err)
 				}
-				until(t, "it is written down", func() bool { return len(b.show(t, "default").History) > changes })
+				testkit.Until(t, "it is written down", func() bool { return len(b.show(t, "default").History) > changes })
 				if n := b.logs.Count("it is tried again"); n != 1 {
 					t.Errorf("the log says %d times that it is tried again", n)
 				}

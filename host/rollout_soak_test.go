@@ -15,6 +15,7 @@ import (
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/host"
 	. "github.com/routerd/routerd/host/wasmtest"
+	"github.com/routerd/routerd/internal/testkit"
 )
 
 // padded is lowest in 300 KiB, other bytes for each number.
@@ -97,8 +98,8 @@ func TestO3_ReloadsOfAModuleLeaveNothingBehind(t *testing.T) {
 	if first, last := slices.Min(memory[1:4]), slices.Min(memory[len(memory)-4:]); last > first+first/10+2<<20 {
 		t.Errorf("memory rose from %d to %d bytes", first, last)
 	}
-	until(t, "only the active revision's module is loaded", func() bool { return b.rt.Usage().Modules == 1 })
-	until(t, "goroutines are at their baseline", func() bool { return runtime.NumGoroutine() <= goroutines })
+	testkit.Until(t, "only the active revision's module is loaded", func() bool { return b.rt.Usage().Modules == 1 })
+	testkit.Until(t, "goroutines are at their baseline", func() bool { return runtime.NumGoroutine() <= goroutines })
 	blobs, err := os.ReadDir(filepath.Join(b.dir, "modules", "blobs"))
 	if err != nil || len(blobs) != 10 {
 		t.Errorf("%d stored modules (%v), want those of the ten kept revisions", len(blobs), err)

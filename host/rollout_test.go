@@ -12,6 +12,7 @@ import (
 	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/host"
+	"github.com/routerd/routerd/internal/testkit"
 )
 
 // twoRevisions is a bench whose default policy has the active revision 2, which
@@ -96,7 +97,7 @@ func TestARollbackWhileACanaryRunsEndsTheCanaryAlone(t *testing.T) {
 	if p := b.show(t, "default"); p.Canary != nil || b.share(t) != 0 {
 		t.Errorf("the canary goes on: %+v", p.Canary)
 	}
-	until(t, "modules that are not used have gone", func() bool { return b.rt.Usage().Modules == 1 })
+	testkit.Until(t, "modules that are not used have gone", func() bool { return b.rt.Usage().Modules == 1 })
 	// Without a canary the same words go back to the revision before.
 	if active, _, err := b.source.Rollback(t.Context(), "default", 0, "test"); err != nil || active != 1 {
 		t.Errorf("got active %d (%v), want 1", active, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/host"
+	"github.com/routerd/routerd/internal/testkit"
 )
 
 // run runs the source until the test ends.
@@ -27,21 +28,6 @@ func (b *bench) run(t testing.TB) {
 			t.Error(err)
 		}
 	})
-}
-
-// until waits for a condition.
-func until(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(20 * time.Second)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("not in time: %s", what)
-		}
-	}
 }
 
 // damage spoils the stored bytes of a module.
@@ -114,7 +100,7 @@ func TestACanaryThatStartsToTrapRollsItselfBack(t *testing.T) {
 	if failed.Load() != 0 || unanswered.Load() != 0 || byCanary.Load() == 0 {
 		t.Errorf("%d failures, %d fallbacks without a fault, %d decided by the canary", failed.Load(), unanswered.Load(), byCanary.Load())
 	}
-	until(t, "the canary is rolled back", func() bool { return b.show(t, "default").Canary == nil })
+	testkit.Until(t, "the canary is rolled back", func() bool { return b.show(t, "default").Canary == nil })
 	c := b.last(t)
 	if c.Who != "guard" || c.What != "rollback" || c.Revision != 2 || c.Previous != 3 || !strings.Contains(c.Why, "E_TRAP") {
 		t.Errorf("history: got %+v", c)
@@ -122,7 +108,7 @@ func TestACanaryThatStartsToTrapRollsItselfBack(t *testing.T) {
 	if s := b.states(t, "default"); s[2] != policy.Active || s[3] != policy.Retired {
 		t.Errorf("states: got %v", s)
 	}
-	until(t, "modules that are not used have gone", func() bool { return b.rt.Usage().Modules == 1 })
+	testkit.Until(t, "modules that are not used have gone", func() bool { return b.rt.Usage().Modules == 1 })
 }
 
 func TestO5_TrippedRevisionIsProbedAndDecidesAgain(t *testing.T) {
@@ -137,7 +123,7 @@ func TestO5_TrippedRevisionIsProbedAndDecidesAgain(t *testing.T) {
 			break
 		}
 	}
-	until(t, "the probe lets it decide again", func() bool { return b.states(t, "default")[3] == policy.Active })
+	testkit.Until(t, "the probe lets it decide again", func() bool { return b.states(t, "default")[3] == policy.Active })
 	var whats []string
 	for _, c := range b.show(t, "default").History {
 		if c.Who == "guard" {
@@ -162,10 +148,10 @@ func TestO5_AProbeThatFailsLeavesItTripped(t *testing.T) {
 	for range 5 {
 		b.decide(t, "", badSeed) // the only kind of frame that there is
 	}
-	until(t, "the trip is written down", func() bool { return b.last(t).What == "trip" })
+	testkit.Until(t, "the trip is written down", func() bool { return b.last(t).What == "trip" })
 	faults := func() uint64 { return b.show(t, "default").Stats.Faults["unreachable"] }
 	before, probes := faults(), b.show(t, "default").Probes
-	until(t, "a probe ran", func() bool { return b.show(t, "default").Probes > probes })
+	testkit.Until(t, "a probe ran", func() bool { return b.show(t, "default").Probes > probes })
 	if s := b.states(t, "default")[3]; s != policy.Tripped || faults() != before {
 		t.Errorf("after a failed probe the revision is %s with %d faults, want tripped with %d", s, faults(), before)
 	}
@@ -201,5 +187,5 @@ func (b *bench) tripActive(t testing.TB) {
 	for range 5 {
 		b.decide(t, "", badSeed)
 	}
-	until(t, "the trip is written down", func() bool { return b.last(t).What == "trip" })
+	testkit.Until(t, "the trip is written down", func() bool { return b.last(t).What == "trip" })
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/host"
+	"github.com/routerd/routerd/internal/testkit"
 )
 
 func (b *bench) shadowed(t testing.TB, spec host.ShadowSpec) {
@@ -100,7 +101,7 @@ func TestAPromotedShadowDecidesWithTheInstancesOfRequests(t *testing.T) {
 	if d, rev := b.decide(t, "", 1); rev.Number() != 3 || d.Row != 3 {
 		t.Errorf("revision %d picked row %d, want 3 and 3", rev.Number(), d.Row)
 	}
-	until(t, "one pool is left", func() bool { return b.rt.Usage().Pools == 1 })
+	testkit.Until(t, "one pool is left", func() bool { return b.rt.Usage().Pools == 1 })
 	if sh := b.show(t, "default").Shadow; sh != nil {
 		t.Errorf("the shadow goes on: %+v", sh)
 	}
@@ -111,7 +112,7 @@ func TestAShadowsFaultsAreCountedAndTripNothing(t *testing.T) {
 	b.shadowed(t, host.ShadowSpec{Revision: 3, Sample: 1})
 	for range 3 {
 		before := b.report(t).Faults["unreachable"]
-		until(t, "the shadow faults", func() bool {
+		testkit.Until(t, "the shadow faults", func() bool {
 			if d, _ := b.decide(t, "", badSeed); d.By != policy.ByPolicy {
 				t.Fatal("the active revision did not decide")
 			}
@@ -126,7 +127,7 @@ func TestAShadowsFaultsAreCountedAndTripNothing(t *testing.T) {
 func TestAShadowShedsWhatItHasNoTimeFor(t *testing.T) {
 	b := twoRevisions(t, t.TempDir()) // nobody runs the shadow: the queue fills
 	b.shadowed(t, host.ShadowSpec{Revision: 3, Sample: 1})
-	until(t, "the queue is full", func() bool {
+	testkit.Until(t, "the queue is full", func() bool {
 		b.decide(t, "", 1)
 		r := b.report(t)
 		return r.Sampled-r.Shed == 64
@@ -168,7 +169,7 @@ func TestShadowsTakeAtMostATenthOfACore(t *testing.T) {
 		}
 	})
 	began := time.Now()
-	until(t, "half a second of traffic", func() bool { return time.Since(began) > 500*time.Millisecond })
+	testkit.Until(t, "half a second of traffic", func() bool { return time.Since(began) > 500*time.Millisecond })
 	close(stop)
 	wg.Wait()
 	r, share := b.report(t), 0.0
@@ -202,7 +203,7 @@ func TestAShadowChangesWhileRequestsComeAndGo(t *testing.T) {
 	b.shadowed(t, host.ShadowSpec{})
 	close(stop)
 	wg.Wait()
-	until(t, "only the active revision's module is loaded", func() bool {
+	testkit.Until(t, "only the active revision's module is loaded", func() bool {
 		u := b.rt.Usage()
 		return u.Pools == 1 && u.Modules == 1
 	})

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/routerd/routerd/core"
+	"github.com/routerd/routerd/internal/testkit"
 	"github.com/routerd/routerd/selection"
 )
 
@@ -147,8 +148,8 @@ func TestR3_ABookingOfACallerThatGoesIsReleasedUnlessItsAnswerWasWritten(t *test
 	var l *tape
 	s := newSite(t, w, siteOptions{listener: func(ln net.Listener) net.Listener { l = &tape{Listener: ln}; return l }})
 	s.hangUp(t, rand.New(rand.NewPCG(1, 2)), calls, within, func(int) string { return request("POST", "/select_and_reserve", aBooking) })
-	until(t, "every call has come", func() bool { return l.accepted() == calls })
-	until(t, "every call has ended", func() bool { return s.gauge(t, "routerd_selection_service_connections") == 0 })
+	testkit.Until(t, "every call has come", func() bool { return l.accepted() == calls })
+	testkit.Until(t, "every call has ended", func() bool { return s.gauge(t, "routerd_selection_service_connections") == 0 })
 	l.check(t, s)
 }
 
@@ -162,7 +163,7 @@ func TestR3_ABookingWhoseAnswerCannotBeWrittenIsReleased(t *testing.T) {
 			t.Errorf("got %d %s", a.status, a.body)
 		}
 	}
-	until(t, "the bookings are released", func() bool { return s.core.Stats().Reservations == 0 })
+	testkit.Until(t, "the bookings are released", func() bool { return s.core.Stats().Reservations == 0 })
 	l.check(t, s)
 }
 
@@ -187,7 +188,7 @@ func TestABookingAmongPipelinedRequestsIsKept(t *testing.T) {
 	if a := next(t, r, "GET"); a.status != 0 {
 		t.Errorf("got %d %s", a.status, a.body)
 	}
-	until(t, "the connection has ended", func() bool { return s.gauge(t, "routerd_selection_service_connections") == 0 })
+	testkit.Until(t, "the connection has ended", func() bool { return s.gauge(t, "routerd_selection_service_connections") == 0 })
 	whole.Store(true)
 	if told := l.told(t); !slices.Equal(told, ids) || s.core.Stats().Reservations != 3 {
 		t.Errorf("got %v of %v, %d bookings live", told, ids, s.core.Stats().Reservations)
@@ -236,7 +237,7 @@ func TestACallerThatGoesWhileItWaitsLeavesTheQueue(t *testing.T) {
 			if _, err := io.WriteString(c, request("POST", "/select_and_reserve", aBooking)); err != nil {
 				t.Fatal(err)
 			}
-			until(t, "it waits", func() bool { return w.waiting() == 1 })
+			testkit.Until(t, "it waits", func() bool { return w.waiting() == 1 })
 			if err := c.CloseWrite(); err != nil {
 				t.Fatal(err)
 			}
@@ -245,7 +246,7 @@ func TestACallerThatGoesWhileItWaitsLeavesTheQueue(t *testing.T) {
 				id := next(t, bufio.NewReader(c), "POST").want(t, 200).at(t, "selection_id")
 				s.do(t, "DELETE", "/reservations/"+id, "").want(t, 200)
 			}
-			until(t, "it is gone", func() bool { return w.waiting() == 0 })
+			testkit.Until(t, "it is gone", func() bool { return w.waiting() == 0 })
 			s.do(t, "DELETE", "/reservations/"+first, "").want(t, 200)
 			if active, _, _ := w.active(); active != 0 {
 				t.Errorf("%d bookings left", active)
@@ -287,11 +288,11 @@ func TestABookingThatComesWhenTheCallerHasGoneIsReleased(t *testing.T) {
 	if _, err := io.WriteString(c, request("POST", "/select_and_reserve", aBooking)); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "it is booked", func() bool { return w.core.Stats().Reservations == 1 })
+	testkit.Until(t, "it is booked", func() bool { return w.core.Stats().Reservations == 1 })
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the call has ended", func() bool { return s.gauge(t, "routerd_selection_service_connections") == 0 })
+	testkit.Until(t, "the call has ended", func() bool { return s.gauge(t, "routerd_selection_service_connections") == 0 })
 	if live := w.core.Stats().Reservations; live != 0 || s.gauge(t, "routerd_selection_service_undelivered_total") != 1 {
 		t.Errorf("%d bookings live", live)
 	}

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+
+	"github.com/routerd/routerd/internal/testkit"
 )
 
 // parting counts the connections that the server has closed.
@@ -61,7 +63,7 @@ func TestABookingOfACallerThatLeavesWithItsRequestIsUndone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	until(t, "all connections are closed", func() bool { return l.closed.Load() == calls })
+	testkit.Until(t, "all connections are closed", func() bool { return l.closed.Load() == calls })
 	if n := s.core.Stats().Reservations; n != 0 {
 		t.Errorf("%d bookings of %d are left", n, calls)
 	}

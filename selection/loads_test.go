@@ -6,6 +6,7 @@ import (
 
 	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/core/queue"
+	"github.com/routerd/routerd/internal/testkit"
 )
 
 // What waits shows in /loads with its prompt tokens, and is gone from it when it runs.
@@ -26,15 +27,15 @@ func TestRow_LoadsWhileWaitingCountWhatWaits(t *testing.T) {
 		{`{"token_ids":[6,7,8]}`, `"pending_count":2,"pending_isl_tokens":8}]`},
 	} {
 		all.Go(func() { ids[i] = w.post(t, "/select_and_reserve", c.body).at(t, "selection_id") })
-		until(t, "it waits", func() bool { return w.waiting() == i+1 })
+		testkit.Until(t, "it waits", func() bool { return w.waiting() == i+1 })
 		same(t, running+c.pending, w.do(t, "GET", "/loads", ""))
 	}
 	same(t, `[]`, w.do(t, "GET", "/loads?model_name=other", ""))
 
 	w.post(t, "/reservations/"+first+"/prefill_complete", "").want(t, 200)
-	until(t, "the first that waited is booked", func() bool { active, _, _ := w.active(); return active == 2 })
+	testkit.Until(t, "the first that waited is booked", func() bool { active, _, _ := w.active(); return active == 2 })
 	w.do(t, "DELETE", "/reservations/"+first, "").want(t, 200)
-	until(t, "the first that waited is booked", func() bool { active, _, _ := w.active(); return active == 1 })
+	testkit.Until(t, "the first that waited is booked", func() bool { active, _, _ := w.active(); return active == 1 })
 	same(t, `[{"model_name":"default","routing_group":"default","loads":[`+
 		`{"worker_id":1,"dp_rank":0,"potential_prefill_tokens":5,"potential_decode_blocks":2,"active_requests":1}],`+
 		`"pending_count":1,"pending_isl_tokens":3}]`, w.do(t, "GET", "/loads", ""))

@@ -16,6 +16,7 @@ import (
 
 	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/internal/testkit"
 	"github.com/routerd/routerd/selection"
 )
 
@@ -101,7 +102,7 @@ func TestShutdownCancelsWhatWaitsAndCutsWhatDoesNotEnd(t *testing.T) {
 	slow := dial("POST /select HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{") // never sends its body
 	w.post(t, "/select_and_reserve", aBooking).want(t, 200)
 	call := dial(request("POST", "/select", aBooking)) // waits in the queue
-	until(t, "it waits", func() bool { return w.waiting() == 1 })
+	testkit.Until(t, "it waits", func() bool { return w.waiting() == 1 })
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	start := time.Now()
@@ -145,7 +146,7 @@ func TestShutdownRefusesAtOnceWhoWaitsInTheQueue(t *testing.T) {
 	if _, err := io.WriteString(c, request("POST", "/select", aBooking)); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "it waits", func() bool { return w.waiting() == 1 })
+	testkit.Until(t, "it waits", func() bool { return w.waiting() == 1 })
 	start := time.Now()
 	if err := w.srv.Shutdown(t.Context()); err != nil {
 		t.Error(err)

@@ -162,15 +162,3 @@ func (a answer) refused(t testing.TB, status int, what string) {
 		t.Errorf("not our form: %s", a.body)
 	}
 }
-
-// until waits for a condition.
-func until(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(15 * time.Second); !ok(); <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("not in time: %s", what)
-		}
-	}
-}

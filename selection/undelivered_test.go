@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/routerd/routerd/core"
+	"github.com/routerd/routerd/internal/testkit"
 	"github.com/routerd/routerd/selection"
 )
 
@@ -44,9 +45,9 @@ func TestR3_AReservationOfACallerThatGoesIsReleasedUnlessItsAnswerWasWritten(t *
 			}
 			before := l.accepted()
 			s.hangUp(t, rand.New(rand.NewPCG(3, 4)), calls, within, func(i int) string { return request("POST", "/reservations", body(fmt.Sprint(i))) })
-			until(t, "every call has come", func() bool { return l.accepted() >= before+calls })
+			testkit.Until(t, "every call has come", func() bool { return l.accepted() >= before+calls })
 			s.http.CloseIdleConnections()
-			until(t, "every call has ended", func() bool { return s.gauge(t, "routerd_selection_service_connections") == 0 })
+			testkit.Until(t, "every call has ended", func() bool { return s.gauge(t, "routerd_selection_service_connections") == 0 })
 			l.check(t, s)
 		})
 	}
@@ -65,7 +66,7 @@ func TestR3_AReservationWhoseAnswerCannotBeWrittenIsReleased(t *testing.T) {
 					t.Errorf("got %d %s", a.status, a.body)
 				}
 			}
-			until(t, "the bookings are released", func() bool { return s.core.Stats().Reservations == 0 })
+			testkit.Until(t, "the bookings are released", func() bool { return s.core.Stats().Reservations == 0 })
 			if got := s.gauge(t, "routerd_selection_service_undelivered_total"); got != 5 {
 				t.Errorf("%v are counted as undelivered, want 5", got)
 			}
@@ -94,11 +95,11 @@ func TestR3_AReservationThatComesWhenTheCallerHasGoneIsReleased(t *testing.T) {
 			if _, err := io.WriteString(c, request("POST", "/reservations", body("r"))); err != nil {
 				t.Fatal(err)
 			}
-			until(t, "it is booked", func() bool { return w.core.Stats().Reservations == 1 })
+			testkit.Until(t, "it is booked", func() bool { return w.core.Stats().Reservations == 1 })
 			if err := c.Close(); err != nil {
 				t.Fatal(err)
 			}
-			until(t, "it is released", func() bool { return w.core.Stats().Reservations == 0 })
+			testkit.Until(t, "it is released", func() bool { return w.core.Stats().Reservations == 0 })
 			if active, prefill, decode := w.active(); active != 0 || prefill != 0 || decode != 0 {
 				t.Errorf("left: %d requests, %d tokens, %v blocks", active, prefill, decode)
 			}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/routerd/routerd/catalog/scrape"
 	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/internal/testkit"
 )
 
 func lora(at float64, names string) string {
@@ -99,7 +100,7 @@ func TestAnEngineWithoutMetricsTellsItsAdaptersAllTheSame(t *testing.T) {
 	e := newEngine(t, "nothing\n", fixture(t, "openai/models_sglang.json"))
 	s := scrape.New(quick(), listOf(record(1, e.URL)), discard())
 	start(t, s)
-	until(t, "its adapters are known", func() bool { return namesOf(s, 1) == "sql-adapter" })
+	testkit.Until(t, "its adapters are known", func() bool { return namesOf(s, 1) == "sql-adapter" })
 	if _, ok := s.Adapters(2); ok {
 		t.Error("those of an unknown worker are known")
 	}

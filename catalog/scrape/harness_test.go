@@ -39,20 +39,6 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// until waits for a condition.
-func until(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.After(patience); !cond(); {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("waited %v in vain until %s", patience, what)
-		}
-	}
-}
-
 // list is a reconciler of which the test sets the workers.
 type list struct {
 	mu      sync.Mutex // guards all below

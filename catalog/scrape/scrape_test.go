@@ -40,7 +40,7 @@ func TestAWorkersMetricsBecomeItsReport(t *testing.T) {
 	s := scrape.New(quick(), listOf(record(1, e.URL)), discard())
 	began := time.Now()
 	start(t, s)
-	until(t, "there is a report", known(s, w1))
+	testkit.Until(t, "there is a report", known(s, w1))
 	got, _ := s.Report(w1)
 	want := load.Report{Queued: 7, Running: 3, KVUsed: -1, KVTotal: 20000, KVUsage: 0.42}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(load.Report{}, "At")); diff != "" {
@@ -62,7 +62,7 @@ func TestAWorkersMetricsBecomeItsReport(t *testing.T) {
 	}
 	body := strings.Replace(fixture(t, "openai/metrics_vllm_0_33.txt"), "} 7.0", "} 8.0", 1)
 	e.metrics.Store(&body)
-	until(t, "the next one is there", func() bool {
+	testkit.Until(t, "the next one is there", func() bool {
 		r, _ := s.Report(w1)
 		return r.Queued == 8
 	})
@@ -74,7 +74,7 @@ func TestASimulatedEngineIsRead(t *testing.T) {
 	r.DPSize = 2
 	s := scrape.New(quick(), listOf(r), discard())
 	start(t, s)
-	until(t, "both ranks are known", func() bool {
+	testkit.Until(t, "both ranks are known", func() bool {
 		return known(s, w1)() && known(s, fleet.Worker{ID: 1, Rank: 1})()
 	})
 	got, _ := s.Report(fleet.Worker{ID: 1, Rank: 1})
@@ -94,7 +94,7 @@ func TestTheFacesOfSimulatedEnginesAreRead(t *testing.T) {
 			r.Engine = engine
 			s := scrape.New(quick(), listOf(r), discard())
 			start(t, s)
-			until(t, "there is a report", known(s, w1))
+			testkit.Until(t, "there is a report", known(s, w1))
 			if got, _ := s.Report(w1); got.Queued != 0 || got.Running != 0 || got.KVUsage != 0 {
 				t.Errorf("got %+v", got)
 			}
@@ -112,7 +112,7 @@ func TestTensorRTIsAskedForItsPrometheusMetrics(t *testing.T) {
 	r.Engine = "trtllm"
 	s := scrape.New(quick(), listOf(r), discard())
 	start(t, s)
-	until(t, "there is a report", known(s, w1))
+	testkit.Until(t, "there is a report", known(s, w1))
 }
 
 func TestAFailingEngineIsToldOnceAndCounted(t *testing.T) {
@@ -138,24 +138,24 @@ func TestAFailingEngineIsToldOnceAndCounted(t *testing.T) {
 			reg := prometheus.NewRegistry()
 			must(t, s.Register(reg))
 			start(t, s)
-			until(t, "there is a report", known(s, w1))
+			testkit.Until(t, "there is a report", known(s, w1))
 			good := *e.metrics.Load()
 			c.fail(e)
-			until(t, "it failed three times", func() bool {
+			testkit.Until(t, "it failed three times", func() bool {
 				n, _ := s.Asked(c.result)
 				return n >= 3
 			})
 			if _, ok := s.Report(w1); !ok {
 				t.Error("the last report went before it was old")
 			}
-			until(t, "it was logged", func() bool { return log.lines("engine does not tell its load") == 1 })
+			testkit.Until(t, "it was logged", func() bool { return log.lines("engine does not tell its load") == 1 })
 			if log.lines("reason="+c.result) != 1 {
 				t.Errorf("log:\n%s", log.text.String())
 			}
 			e.status.Store(http.StatusOK)
 			e.metrics.Store(&good)
 			e.release()
-			until(t, "that it is well was logged", func() bool { return log.lines("engine tells its load again") == 1 })
+			testkit.Until(t, "that it is well was logged", func() bool { return log.lines("engine tells its load again") == 1 })
 			if families, err := reg.Gather(); err != nil || len(families) != 8 {
 				t.Errorf("%d metrics, %v", len(families), err)
 			}
@@ -170,7 +170,7 @@ func TestAnEngineThatRefusesIsToldAndComesBack(t *testing.T) {
 	must(t, listener.Close())
 	s := scrape.New(quick(), listOf(record(1, "http://"+address)), discard())
 	start(t, s)
-	until(t, "it was asked in vain", func() bool {
+	testkit.Until(t, "it was asked in vain", func() bool {
 		n, _ := s.Asked("unreachable")
 		return n >= 2
 	})
@@ -181,7 +181,7 @@ func TestAnEngineThatRefusesIsToldAndComesBack(t *testing.T) {
 	})}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
-	until(t, "there is a report", known(s, w1))
+	testkit.Until(t, "there is a report", known(s, w1))
 	must(t, server.Close())
 	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
 		t.Error(err)
@@ -227,7 +227,7 @@ func TestHostileAnswersAreSurvived(t *testing.T) {
 			cfg.Timeout = 400 * time.Millisecond
 			s := scrape.New(cfg, listOf(record(1, "http://"+listener.Addr().String())), discard())
 			stop := start(t, s)
-			until(t, "it was asked twice", func() bool {
+			testkit.Until(t, "it was asked twice", func() bool {
 				var all uint64
 				for _, result := range []string{"unreadable", "too_large", "timeout", "no_load", "status", "unreachable"} {
 					n, _ := s.Asked(result)
@@ -263,10 +263,10 @@ func TestAConnectionIsKeptAndAClosedOneReplaced(t *testing.T) {
 	dial := dialling(&dialled)
 	s.SetDial(dial)
 	stop := start(t, s)
-	until(t, "it was asked five times", func() bool { return e.asked.Load() >= 5 })
+	testkit.Until(t, "it was asked five times", func() bool { return e.asked.Load() >= 5 })
 	e.CloseClientConnections()
 	asked := e.asked.Load()
-	until(t, "it was asked again", func() bool { return e.asked.Load() >= asked+3 })
+	testkit.Until(t, "it was asked again", func() bool { return e.asked.Load() >= asked+3 })
 	stop()
 	if dialled != 2 {
 		t.Errorf("dialled %d times; want 2", dialled)
@@ -291,11 +291,11 @@ func TestIdleConnectionsHaveNoGoroutines(t *testing.T) {
 	s := scrape.New(cfg, listOf(records...), discard())
 	start(t, s)
 	for i := range workers {
-		until(t, "all have a report", known(s, fleet.Worker{ID: fleet.WorkerID(1 + i)}))
+		testkit.Until(t, "all have a report", known(s, fleet.Worker{ID: fleet.WorkerID(1 + i)}))
 	}
 	// The server has one for each connection, and the scraper those of answers that
 	// are waited for.
-	until(t, "only the server's goroutines are there", func() bool { return runtime.NumGoroutine() <= was+workers+10 })
+	testkit.Until(t, "only the server's goroutines are there", func() bool { return runtime.NumGoroutine() <= was+workers+10 })
 	if most := e.mostAtOnce.Load(); most > 64 {
 		t.Errorf("%d asked at once", most)
 	}

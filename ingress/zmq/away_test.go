@@ -29,10 +29,10 @@ func TestAPublisherThatIsAwayIsToldOnceEachTime(t *testing.T) {
 	must(t, in.Register(zmq.Source{Worker: w1, Name: "w1", Endpoint: p.endpoint, Sink: newSink()}))
 	const away, back = "no connection to the publisher of KV events", "connected to the publisher of KV events"
 	for round := 1; round <= 2; round++ {
-		until(t, "it is told", func() bool { return status(t, in).Unconnected })
+		testkit.Until(t, "it is told", func() bool { return status(t, in).Unconnected })
 		p.bind(p.endpoint)
 		p.joined()
-		until(t, "it is back", func() bool { return !status(t, in).Unconnected })
+		testkit.Until(t, "it is back", func() bool { return !status(t, in).Unconnected })
 		if log.Count(away) != round || log.Count(back) != round || log.Count(p.endpoint) < 2*round {
 			t.Errorf("round %d\n%s", round, log)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/routerd/routerd/ingress/stream"
 	"github.com/routerd/routerd/ingress/wire"
 	"github.com/routerd/routerd/ingress/zmq"
+	"github.com/routerd/routerd/internal/testkit"
 	"github.com/routerd/routerd/kvcache"
 )
 
@@ -44,12 +45,12 @@ func TestAnEndpointThatIsTakenIsShown(t *testing.T) {
 	must(t, holder.pub.Close())
 	holder.bind(theirs)
 	must(t, in.Register(zmq.Source{Worker: w1, Endpoint: ours, Sink: s}))
-	until(t, "the fault is shown", func() bool {
+	testkit.Until(t, "the fault is shown", func() bool {
 		st := status(t, in)
 		return strings.Contains(st.Fault, "bind") && strings.Contains(st.Fault, ours) && st.State == stream.Connecting
 	})
 	must(t, holder.pub.Close())
-	until(t, "it is bound once the port is free", func() bool { return status(t, in).Fault == "" })
+	testkit.Until(t, "it is bound once the port is free", func() bool { return status(t, in).Fault == "" })
 	must(t, p.pub.Connect(theirs))
 	p.joined()
 }
@@ -62,10 +63,10 @@ func TestAnEngineThatConnectsAndSendsAtOnceLosesNothing(t *testing.T) {
 			p, s, in := newPublisher(t, true), newSink(), start(t, quick())
 			ours, theirs := freeEndpoint(t)
 			must(t, in.Register(zmq.Source{Worker: w1, Endpoint: ours, Replay: p.replay, Sink: s}))
-			until(t, "it is bound", func() bool { return status(t, in).Fault == "" })
+			testkit.Until(t, "it is bound", func() bool { return status(t, in).Fault == "" })
 			monitor := monitored(t, p, p.pub)
 			must(t, p.pub.Connect(theirs))
-			until(t, "the connection stands", func() bool {
+			testkit.Until(t, "the connection stands", func() bool {
 				event, _, _, err := monitor.RecvEvent(0)
 				return err == nil && event == zmq4.EVENT_HANDSHAKE_SUCCEEDED
 			})
@@ -123,7 +124,7 @@ func TestWorkersThatShareAnEndpointGetWhatTheirTopicNames(t *testing.T) {
 		one.sendAs(topic, 2, payload(store(-1, 66)))
 	}
 	one.sendAs("kv@pod-1@m", 2, payload(store(11, 12)))
-	until(t, "both have theirs", func() bool {
+	testkit.Until(t, "both have theirs", func() bool {
 		return overlap(t, s, w1, 10, 11, 12) == 3 && overlap(t, s, w2, 20, 21) == 2
 	})
 	if overlap(t, s, w1, 66)+overlap(t, s, w2, 66) != 0 {
@@ -137,7 +138,7 @@ func TestWorkersThatShareAnEndpointGetWhatTheirTopicNames(t *testing.T) {
 	in.Unregister(w1)
 	one.sendAs("kv@pod-1@m", 3, payload(store(12, 13)))
 	two.sendAs("kv@10.0.0.2:8000@m", 2, payload(store(21, 22)))
-	until(t, "the other goes on", func() bool { return overlap(t, s, w2, 20, 21, 22) == 3 })
+	testkit.Until(t, "the other goes on", func() bool { return overlap(t, s, w2, 20, 21, 22) == 3 })
 	if overlap(t, s, w1, 13)+overlap(t, s, w2, 13) != 0 {
 		t.Error("a message of the worker that has gone was applied")
 	}
@@ -152,13 +153,13 @@ func TestATopicThatDoesNotFitIsAFault(t *testing.T) {
 	must(t, in.Register(zmq.Source{Worker: w1, Name: "pod-1", Endpoint: ours, Sink: s}))
 	p := engineOf(t, theirs)
 	p.sendAs("kv@pod-2@m", 0, payload(store(-1, 66)))
-	until(t, "the fault is told", func() bool { return strings.Contains(status(t, in).Fault, "a pod that is not this worker") })
+	testkit.Until(t, "the fault is told", func() bool { return strings.Contains(status(t, in).Fault, "a pod that is not this worker") })
 	p.sendAs("", 0, payload(store(-1, 10)))
 	untilSeq(t, in, 0)
-	until(t, "the fault is over", func() bool { return status(t, in).Fault == "" })
+	testkit.Until(t, "the fault is over", func() bool { return status(t, in).Fault == "" })
 	must(t, in.Register(zmq.Source{Worker: fleet.Worker{ID: 2}, Name: "pod-2", Endpoint: ours, Sink: s}))
 	p.sendAs("", 1, payload(store(-1, 67)))
-	until(t, "the fault is told", func() bool { return strings.Contains(status(t, in).Fault, "the topic of what comes names none") })
+	testkit.Until(t, "the fault is told", func() bool { return strings.Contains(status(t, in).Fault, "the topic of what comes names none") })
 	if overlap(t, s, w1, 66)+overlap(t, s, w1, 67) != 0 {
 		t.Error("a message of nobody's was applied")
 	}
@@ -180,7 +181,7 @@ func TestOfSharersThatComeBackTheirEngineIsChecked(t *testing.T) {
 		two.sendAs("kv@pod-2@m", seq, payload(store(-1, uint32(10+seq))))
 	}
 	untilSeq(t, in, 2)
-	until(t, "the other has all", func() bool { return overlap(t, s, w2, 12) == 1 })
+	testkit.Until(t, "the other has all", func() bool { return overlap(t, s, w2, 12) == 1 })
 	// The engine restarts, and its numbers have passed the last one before it is heard: only the reconnect tells.
 	p.kill()
 	p.pub = p.socket(zmq4.XPUB)
@@ -191,12 +192,12 @@ func TestOfSharersThatComeBackTheirEngineIsChecked(t *testing.T) {
 		p.keep(seq, payload(store(-1, uint32(30+seq))))
 	}
 	p.sendAs(topic, 3, payload(store(-1, 33)))
-	until(t, "the restart is found", func() bool { return status(t, in).Restarts == 1 && overlap(t, s, w1, 33) == 1 })
+	testkit.Until(t, "the restart is found", func() bool { return status(t, in).Restarts == 1 && overlap(t, s, w1, 33) == 1 })
 	if overlap(t, s, w1, 10) != 0 || overlap(t, s, w1, 30) != 1 {
 		t.Error("the old life's blocks are there")
 	}
 	two.sendAs("kv@pod-2@m", 3, payload(store(-1, 13)))
-	until(t, "the other goes on", func() bool { return overlap(t, s, w2, 13) == 1 })
+	testkit.Until(t, "the other goes on", func() bool { return overlap(t, s, w2, 13) == 1 })
 	if st, _ := in.Status(w2); !st.Trusted || st.Restarts != 0 || st.State != stream.Live {
 		t.Errorf("the other: %+v", st)
 	}
@@ -226,7 +227,7 @@ func TestAStrangerAtABoundSocketChangesNothing(t *testing.T) {
 	p.send(0, payload(store(-1, 10)))
 	untilSeq(t, in, 0)
 	talk(t, theirs, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-	until(t, "the stranger is told of", func() bool { return strings.Contains(status(t, in).Fault, "handshake") })
+	testkit.Until(t, "the stranger is told of", func() bool { return strings.Contains(status(t, in).Fault, "handshake") })
 	p.send(1, payload(store(10, 11)))
 	if st := untilSeq(t, in, 1); !st.Trusted || st.State != stream.Live {
 		t.Errorf("status %+v", st)
@@ -247,7 +248,7 @@ func TestAnotherEngineAtABoundSocketIsNoReconnect(t *testing.T) {
 	untilSeq(t, in, 0)
 	other := engineOf(t, theirs)
 	other.sendAs("kv@pod-2@m", 0, payload(store(-1, 66)))
-	until(t, "the other is heard", func() bool { return status(t, in).Fault != "" })
+	testkit.Until(t, "the other is heard", func() bool { return status(t, in).Fault != "" })
 	p.sendAs("kv@pod-1@m", 1, payload(store(10, 11)))
 	if st := untilSeq(t, in, 1); !st.Trusted || overlap(t, s, w1, 10, 11) != 2 {
 		t.Errorf("status %+v", st)

@@ -43,7 +43,7 @@ func TestALongTopicOfNobodysIsNotTakenIntoTheLog(t *testing.T) {
 	must(t, in.Register(zmq.Source{Worker: w1, Name: "pod-1", Endpoint: ours, Sink: newSink()}))
 	p := engineOf(t, theirs)
 	p.sendAs("kv@"+strings.Repeat("x", 1<<20)+"@m", 0, payload(store(-1, 66)))
-	until(t, "it is told of", func() bool { return log.Count("none of the workers of its endpoint") > 0 })
+	testkit.Until(t, "it is told of", func() bool { return log.Count("none of the workers of its endpoint") > 0 })
 	if n := len(log.String()); n > 10_000 {
 		t.Errorf("the log has %d bytes", n)
 	}
@@ -55,7 +55,7 @@ func TestK2_ARestartLeavesOtherWorkersAlone(t *testing.T) {
 	must(t, in.Register(zmq.Source{Worker: other, Name: "w2", Endpoint: q.endpoint, Sink: s}))
 	q.joined()
 	q.send(0, payload(store(-1, 10, 11)))
-	until(t, "the other worker's message is applied", func() bool { st, _ := in.Status(other); return st.Seen })
+	testkit.Until(t, "the other worker's message is applied", func() bool { st, _ := in.Status(other); return st.Seen })
 	listen(t, in, p, s)
 	p.send(0, payload(store(-1, 10)))
 	p.send(1, payload(store(10, 11)))

@@ -94,7 +94,7 @@ func TestEventsOfACurvePublisherFlowUnderTheRightKeysAlone(t *testing.T) {
 			p.keep(0, payload(store(-1, 10)))
 			must(t, in.Register(zmq.Source{Worker: w1, Name: "w1", Endpoint: p.endpoint, Replay: p.replay, Sink: s}))
 			if c.fault != "" {
-				until(t, "the fault is told", func() bool { return strings.Contains(status(t, in).Fault, c.fault) })
+				testkit.Until(t, "the fault is told", func() bool { return strings.Contains(status(t, in).Fault, c.fault) })
 				p.send(1, payload(store(10, 11)))
 				if st := status(t, in); st.State != stream.Connecting || st.Seen || s.count() != 0 {
 					t.Errorf("status %+v", st)
@@ -126,7 +126,7 @@ func TestWithAKeyNothingIsTakenFromAPlainPublisher(t *testing.T) {
 			if bound {
 				must(t, p.pub.Connect(theirs))
 			}
-			until(t, "the fault is told", func() bool { return strings.Contains(status(t, in).Fault, "handshake") })
+			testkit.Until(t, "the fault is told", func() bool { return strings.Contains(status(t, in).Fault, "handshake") })
 			p.send(0, payload(store(-1, 10)))
 			if st := status(t, in); st.Seen || s.count() != 0 {
 				t.Errorf("status %+v", st)
@@ -157,7 +157,7 @@ func TestARefusalIsLoggedOnce(t *testing.T) {
 	must(t, err)
 	keepRunning(t, in.Run)
 	must(t, in.Register(zmq.Source{Worker: w1, Name: "w1", Endpoint: p.endpoint, Sink: newSink()}))
-	until(t, "it was refused a few times", func() bool { return p.refused.Load() > 3 })
+	testkit.Until(t, "it was refused a few times", func() bool { return p.refused.Load() > 3 })
 	if n := log.Count("cannot listen to KV events"); n != 1 || log.Count("worker=w1") == 0 {
 		t.Errorf("told %d times:\n%s", n, log)
 	}

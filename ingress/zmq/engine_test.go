@@ -268,20 +268,6 @@ func (s *sink) count() int {
 	return s.applied
 }
 
-// until waits for a condition.
-func until(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.After(patience); !cond(); {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("waited %v in vain until %s", patience, what)
-		}
-	}
-}
-
 // payload packs a batch: each event is given as ready msgpack.
 func payload(events ...[]byte) []byte {
 	b := []byte{0x93, 0x01, 0xdc, byte(len(events) >> 8), byte(len(events))}

@@ -18,6 +18,7 @@ import (
 	"github.com/routerd/routerd/ingress/stream"
 	"github.com/routerd/routerd/ingress/wire"
 	"github.com/routerd/routerd/ingress/zmq"
+	"github.com/routerd/routerd/internal/testkit"
 	"github.com/routerd/routerd/kvcache"
 )
 
@@ -124,12 +125,12 @@ func TestAFloodingPublisherDoesNotHoldUpAQuietOneOfItsOwner(t *testing.T) {
 	loud.joined()
 	quiet.joined()
 	flood(t, loud, payload(store(-1, 1)))
-	until(t, "the flood has come", func() bool { return s.count() > 50 })
+	testkit.Until(t, "the flood has come", func() bool { return s.count() > 50 })
 	var waits []time.Duration
 	for seq := range uint64(21) {
 		began := time.Now()
 		quiet.send(seq, payload(store(-1, uint32(100+seq))))
-		until(t, "it is applied", func() bool { return overlap(t, s.sink, w1, uint32(100+seq)) == 1 })
+		testkit.Until(t, "it is applied", func() bool { return overlap(t, s.sink, w1, uint32(100+seq)) == 1 })
 		waits = append(waits, time.Since(began))
 	}
 	slices.Sort(waits)
@@ -167,7 +168,7 @@ func TestWhatAFloodLosesIsAGapThatIsReplayed(t *testing.T) {
 	in, s := start(t, cfg), gated{newSink(), make(chan struct{})}
 	must(t, in.Register(zmq.Source{Worker: w1, Name: "w1", Endpoint: p.endpoint, Replay: p.replay, Sink: s}))
 	p.joined()
-	until(t, "the first replay has ended", func() bool { return status(t, in).State == stream.Live })
+	testkit.Until(t, "the first replay has ended", func() bool { return status(t, in).State == stream.Live })
 	const messages, blocks = 600, 500 // more than the kernel holds between the two
 	hashes := make([]uint32, blocks)
 	for seq := range uint64(messages) {
@@ -177,7 +178,7 @@ func TestWhatAFloodLosesIsAGapThatIsReplayed(t *testing.T) {
 		p.send(seq, payload(store(-1, hashes...)))
 	}
 	close(s.gate)
-	until(t, "all is there", func() bool {
+	testkit.Until(t, "all is there", func() bool {
 		p.frames(nil, wire.SequenceFrame(messages-1), payload(store(-1, hashes...))) // the last again: it may be lost
 		st := status(t, in)
 		return st.LastSeq == messages-1 && st.Trusted

@@ -12,6 +12,7 @@ import (
 	"github.com/routerd/routerd/ingress/stream"
 	"github.com/routerd/routerd/ingress/wire"
 	"github.com/routerd/routerd/ingress/zmq"
+	"github.com/routerd/routerd/internal/testkit"
 )
 
 // handed is where w1's stream stands.
@@ -128,7 +129,7 @@ func TestAHandOverIsOfOneMoment(t *testing.T) {
 			p.frames([]byte{}, wire.SequenceFrame(uint64(seq)), payload(store(int(seq)-1, seq)))
 		}
 	})
-	until(t, "all messages are applied", func() bool {
+	testkit.Until(t, "all messages are applied", func() bool {
 		last, blocks := uint64(0), 0
 		handed := in.Hand(w1, func(at zmq.Position) { last, blocks = at.Stream.Last(), s.Blocks(w1)[0] })
 		if handed && uint64(blocks) != last+1 {

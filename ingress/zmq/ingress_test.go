@@ -16,6 +16,7 @@ import (
 	"github.com/routerd/routerd/ingress/stream"
 	"github.com/routerd/routerd/ingress/wire"
 	"github.com/routerd/routerd/ingress/zmq"
+	"github.com/routerd/routerd/internal/testkit"
 )
 
 var w1 = fleet.Worker{ID: 1}
@@ -63,7 +64,7 @@ func listen(t *testing.T, in *zmq.DirectIngress, p *publisher, s *sink) {
 	must(t, in.Register(zmq.Source{Worker: w1, Name: "w1", Endpoint: p.endpoint, Replay: p.replay, Sink: s}))
 	p.joined()
 	if p.replay != "" {
-		until(t, "the first replay has ended", func() bool {
+		testkit.Until(t, "the first replay has ended", func() bool {
 			st := status(t, in)
 			return st.State != stream.Connecting && st.State != stream.Syncing
 		})
@@ -81,7 +82,7 @@ func status(t *testing.T, in *zmq.DirectIngress) zmq.Status {
 
 func untilSeq(t *testing.T, in *zmq.DirectIngress, seq uint64) zmq.Status {
 	t.Helper()
-	until(t, fmt.Sprintf("message %d is applied", seq), func() bool {
+	testkit.Until(t, fmt.Sprintf("message %d is applied", seq), func() bool {
 		st := status(t, in)
 		return st.Seen && st.LastSeq == seq && st.State != stream.Gap && st.State != stream.Resync
 	})
@@ -216,7 +217,7 @@ func TestK4_BrokenReplaysAreReportedAndTheStreamGoesOn(t *testing.T) {
 					untilSeq(t, in, 2)
 				}
 			}
-			until(t, "the stream goes on degraded", func() bool {
+			testkit.Until(t, "the stream goes on degraded", func() bool {
 				st := status(t, in)
 				return st.LastSeq == 9 && st.State == stream.Degraded && st.Reason == c.reason && !st.Trusted
 			})
@@ -227,7 +228,7 @@ func TestK4_BrokenReplaysAreReportedAndTheStreamGoesOn(t *testing.T) {
 			if name == "begins late" {
 				return // what is gone at the publisher cannot come back, whatever this one says now
 			}
-			until(t, "the missing was repaired", func() bool { return status(t, in).Trusted })
+			testkit.Until(t, "the missing was repaired", func() bool { return status(t, in).Trusted })
 			for h := uint32(50); h < 60; h++ {
 				if overlap(t, s, w1, h) != 1 {
 					t.Errorf("block %d is missing", h)
@@ -272,7 +273,7 @@ func TestK14_AfterUnregisterNothingIsApplied(t *testing.T) {
 			seq++
 		}
 		if round%2 == 0 {
-			until(t, "something is applied", func() bool { return s.count() > 0 })
+			testkit.Until(t, "something is applied", func() bool { return s.count() > 0 })
 		}
 		in.Unregister(w1)
 		s.mu.Lock()
@@ -334,7 +335,7 @@ func TestZ3_APublisherThatReturnsFromZeroFeedsAnEmptyIndex(t *testing.T) {
 			p.send(1, payload(store(10, 11)))
 			untilSeq(t, in, 1)
 			p.kill()
-			until(t, "the connection is seen to be down", func() bool { return status(t, in).State == stream.Disconnected })
+			testkit.Until(t, "the connection is seen to be down", func() bool { return status(t, in).State == stream.Disconnected })
 			<-time.After(returns)
 			p.bind(p.endpoint)
 			began := time.Now()
@@ -358,7 +359,7 @@ func TestAReconnectToTheSameEngineKeepsItsBlocks(t *testing.T) {
 	p.send(1, payload(store(10, 11)))
 	untilSeq(t, in, 1)
 	must(t, p.pub.Close())
-	until(t, "the connection is seen to be down", func() bool { return status(t, in).State == stream.Disconnected })
+	testkit.Until(t, "the connection is seen to be down", func() bool { return status(t, in).State == stream.Disconnected })
 	p.keep(2, payload(store(11, 12)))
 	p.bind(p.endpoint)
 	p.joined()

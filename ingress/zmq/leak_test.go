@@ -8,6 +8,7 @@ import (
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/ingress/stream"
 	"github.com/routerd/routerd/ingress/zmq"
+	"github.com/routerd/routerd/internal/testkit"
 )
 
 func threads(t *testing.T) int {
@@ -34,7 +35,7 @@ func TestZ4_ListenersCostNoThreadsAndLeaveNothing(t *testing.T) {
 	wasFiles, wasThreads, wasRoutines := files(t), threads(t), runtime.NumGoroutine()
 	back := func() {
 		t.Helper()
-		until(t, "descriptors, threads and goroutines are back", func() bool {
+		testkit.Until(t, "descriptors, threads and goroutines are back", func() bool {
 			return files(t) <= wasFiles+10 && threads(t) <= wasThreads+10 && runtime.NumGoroutine() <= wasRoutines+10
 		})
 	}
@@ -47,7 +48,7 @@ func TestZ4_ListenersCostNoThreadsAndLeaveNothing(t *testing.T) {
 	for range cycles {
 		had := s.count()
 		register(1)
-		until(t, "an event is applied", func() bool { return s.count() > had })
+		testkit.Until(t, "an event is applied", func() bool { return s.count() > had })
 		in.Unregister(w1)
 		most = max(most, threads(t))
 	}
@@ -55,7 +56,7 @@ func TestZ4_ListenersCostNoThreadsAndLeaveNothing(t *testing.T) {
 	for id := range fleet.WorkerID(together) {
 		register(id + 1)
 	}
-	until(t, "all are fed", func() bool {
+	testkit.Until(t, "all are fed", func() bool {
 		for id := range fleet.WorkerID(together) {
 			if st, _ := in.Status(fleet.Worker{ID: id + 1}); st.State != stream.Live || !st.Seen {
 				return false

@@ -19,6 +19,7 @@ import (
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/ingress/wire"
 	"github.com/routerd/routerd/ingress/zmq"
+	"github.com/routerd/routerd/internal/testkit"
 )
 
 // loadOfRank1 is a payload as msgspec 0.20 writes SGLang's LoadStat (array_like, tagged).
@@ -117,7 +118,7 @@ func TestTheNewestLoadOfARankIsHandedOn(t *testing.T) {
 	p.joined()
 	began := time.Now()
 	p.frames([]byte("load"), wire.SequenceFrame(0), unhex(t, loadOfRank1))
-	until(t, "the load is heard", func() bool { return h.running(w1) == 3 })
+	testkit.Until(t, "the load is heard", func() bool { return h.running(w1) == 3 })
 	got := h.last[w1]
 	if diff := cmp.Diff(zmq.Load{Load: wire.Load{Running: 3, Waiting: 7, Tokens: 134400, MaxTokens: 320000}}, got, cmpopts.IgnoreFields(zmq.Load{}, "At")); diff != "" {
 		t.Error(diff)
@@ -128,10 +129,10 @@ func TestTheNewestLoadOfARankIsHandedOn(t *testing.T) {
 	for i := range 100 {
 		p.frames([]byte("load"), wire.SequenceFrame(uint64(1+i)), stat(byte(i)))
 		if i == 98 {
-			until(t, "messages were read", func() bool { return counted(t, reg, "routerd_ingress_load_messages_total") > 1 })
+			testkit.Until(t, "messages were read", func() bool { return counted(t, reg, "routerd_ingress_load_messages_total") > 1 })
 		}
 	}
-	until(t, "the last one is heard", func() bool { return h.running(w1) == 99 })
+	testkit.Until(t, "the last one is heard", func() bool { return h.running(w1) == 99 })
 	if n := h.count(); n > 60 {
 		t.Errorf("%d handed on of 100 that came at once", n)
 	}
@@ -152,10 +153,10 @@ func TestHostileLoadFramesAreCountedAndTheNextIsHeard(t *testing.T) {
 	}
 	for i, frames := range bad {
 		p.frames(frames...)
-		until(t, "it is dropped", func() bool { return counted(t, reg, "routerd_ingress_load_dropped_total") == float64(i+1) })
+		testkit.Until(t, "it is dropped", func() bool { return counted(t, reg, "routerd_ingress_load_dropped_total") == float64(i+1) })
 	}
 	p.frames([]byte("load"), wire.SequenceFrame(1), stat(42))
-	until(t, "the good one is heard", func() bool { return h.running(w1) == 42 })
+	testkit.Until(t, "the good one is heard", func() bool { return h.running(w1) == 42 })
 }
 
 func TestASilentLoadSocketIsOpenedAnew(t *testing.T) {
@@ -166,7 +167,7 @@ func TestASilentLoadSocketIsOpenedAnew(t *testing.T) {
 	p.frames([]byte("load"), wire.SequenceFrame(2), make([]byte, 1<<20)) // for which ZeroMQ gives up the connection
 	p.joined()
 	p.frames([]byte("load"), wire.SequenceFrame(3), stat(43))
-	until(t, "the one after it is heard", func() bool { return h.running(w1) == 43 })
+	testkit.Until(t, "the one after it is heard", func() bool { return h.running(w1) == 43 })
 }
 
 func TestK14_AfterUnlistenNothingIsHandedOn(t *testing.T) {
@@ -181,14 +182,14 @@ func TestK14_AfterUnlistenNothingIsHandedOn(t *testing.T) {
 		p.frames([]byte("load"), wire.SequenceFrame(0), stat(100))
 		l.Unlisten(w1)
 		p.frames([]byte("load"), wire.SequenceFrame(1), stat(i))
-		until(t, "the other has heard", func() bool { return h.running(w2) == int64(i) })
+		testkit.Until(t, "the other has heard", func() bool { return h.running(w2) == int64(i) })
 		if got := h.running(w1); got != -1 && got != 100 {
 			t.Fatalf("message %d was handed on after Unlisten", got)
 		}
 	}
 	l.Unlisten(fleet.Worker{ID: 77})
 	l.Unlisten(w2)
-	until(t, "no socket is left", func() bool { return counted(t, reg, "routerd_ingress_load_sockets") == 0 })
+	testkit.Until(t, "no socket is left", func() bool { return counted(t, reg, "routerd_ingress_load_sockets") == 0 })
 }
 
 // The path is longer than the address of a socket may be.
@@ -198,10 +199,10 @@ func TestOnlyLoadSocketsThatAreOpenAreCounted(t *testing.T) {
 	must(t, l.Listen(w1, "w1", "ipc:///"+strings.Repeat("x", 200)))
 	must(t, l.Listen(fleet.Worker{ID: 2}, "w2", p.endpoint))
 	p.joined()
-	until(t, "one socket is counted", func() bool { return counted(t, reg, "routerd_ingress_load_sockets") == 1 })
+	testkit.Until(t, "one socket is counted", func() bool { return counted(t, reg, "routerd_ingress_load_sockets") == 1 })
 	l.Unlisten(fleet.Worker{ID: 2})
 	l.Unlisten(w1)
-	until(t, "no socket is left", func() bool { return counted(t, reg, "routerd_ingress_load_sockets") == 0 })
+	testkit.Until(t, "no socket is left", func() bool { return counted(t, reg, "routerd_ingress_load_sockets") == 0 })
 }
 
 func TestManyLoadSocketsCostNoThreads(t *testing.T) {
@@ -217,7 +218,7 @@ func TestManyLoadSocketsCostNoThreads(t *testing.T) {
 		p.joined()
 	}
 	p.frames([]byte("load"), wire.SequenceFrame(0), stat(9))
-	until(t, "all have heard", func() bool {
+	testkit.Until(t, "all have heard", func() bool {
 		for i := range fleet.WorkerID(200) {
 			if h.running(fleet.Worker{ID: 100 + i}) != 9 {
 				return false

@@ -15,6 +15,7 @@ import (
 	"github.com/routerd/routerd/ingress/wire"
 	"github.com/routerd/routerd/ingress/wire/wiretest"
 	"github.com/routerd/routerd/ingress/zmq"
+	"github.com/routerd/routerd/internal/testkit"
 	"github.com/routerd/routerd/kvcache"
 )
 
@@ -108,7 +109,7 @@ func (r *recorded) join() {
 	r.t.Helper()
 	r.listen()
 	if r.p.replay != "" {
-		until(r.t, "the first replay has ended", func() bool {
+		testkit.Until(r.t, "the first replay has ended", func() bool {
 			state := r.status().State
 			return state != stream.Connecting && state != stream.Syncing
 		})
@@ -133,7 +134,7 @@ func (r *recorded) until(seq uint64) zmq.Status {
 			r.t.Logf("status %+v", st)
 		}
 	}()
-	until(r.t, "the last message is applied", func() bool {
+	testkit.Until(r.t, "the last message is applied", func() bool {
 		st = r.status()
 		return st.Seen && st.LastSeq == seq && (st.State == stream.Live || st.State == stream.Degraded)
 	})
@@ -257,7 +258,7 @@ func (r *recorded) repaired(gap string, asked []uint64) {
 	for _, m := range messages {
 		r.p.frames([]byte("topic"), m[1], m[2])
 	}
-	until(r.t, "the gap is repaired", func() bool { return r.status().Trusted && r.status().Gaps > 0 })
+	testkit.Until(r.t, "the gap is repaired", func() bool { return r.status().Trusted && r.status().Gaps > 0 })
 	st := r.until(seqOf(messages[len(messages)-1]))
 	if missing := uint64(len(r.want.MissingSeqs)); st.Gaps != missing || st.Lost != 0 {
 		r.t.Errorf("status %+v, want %d missing and none lost", st, missing)
@@ -294,8 +295,8 @@ func playHoles(t *testing.T, name string) {
 	})
 	last := holes[len(holes)-1]
 	r.p.frames(nil, last[0], last[1])
-	until(t, "the holes are noticed", func() bool { st := r.status(); return st.LastSeq == binary.BigEndian.Uint64(last[0]) && !st.Trusted })
-	until(t, "the holes are filled", func() bool { return r.status().Trusted })
+	testkit.Until(t, "the holes are noticed", func() bool { st := r.status(); return st.LastSeq == binary.BigEndian.Uint64(last[0]) && !st.Trusted })
+	testkit.Until(t, "the holes are filled", func() bool { return r.status().Trusted })
 	if st := r.until(binary.BigEndian.Uint64(last[0])); st.Lost != 0 {
 		t.Errorf("status %+v", st)
 	}
@@ -347,7 +348,7 @@ func playShortBuffer(t *testing.T, name string) {
 		t.Errorf("status %+v", st)
 	}
 	r.holds(nil)
-	until(t, "it is given up", func() bool { return len(r.p.starts()) >= 2 && r.status().Reason == stream.StartedLate.String() })
+	testkit.Until(t, "it is given up", func() bool { return len(r.p.starts()) >= 2 && r.status().Reason == stream.StartedLate.String() })
 	r.trusted(stream.StartedLate.String())
 }
 
@@ -398,7 +399,7 @@ func playRestart(t *testing.T, name string) {
 			}
 			r.p.frames(m...)
 		}
-		until(t, "the second life is applied", func() bool { return r.status().Restarts == 1 })
+		testkit.Until(t, "the second life is applied", func() bool { return r.status().Restarts == 1 })
 		r.until(seqOf(messages[len(messages)-1]))
 		r.holds(r.want.AfterRestart)
 		r.trusted("")

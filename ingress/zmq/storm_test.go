@@ -6,6 +6,7 @@ import (
 
 	"github.com/routerd/routerd/ingress/stream"
 	"github.com/routerd/routerd/ingress/wire"
+	"github.com/routerd/routerd/internal/testkit"
 )
 
 func TestK4_AReplayThatContradictsTheLiveMessageIsAskedForAFewTimesOnly(t *testing.T) {
@@ -16,7 +17,7 @@ func TestK4_AReplayThatContradictsTheLiveMessageIsAskedForAFewTimesOnly(t *testi
 	})
 	listen(t, in, p, s)
 	p.send(0, payload(store(-1, 11)))
-	until(t, "the stream goes on degraded", func() bool {
+	testkit.Until(t, "the stream goes on degraded", func() bool {
 		st := status(t, in)
 		return st.Restarts == uint64(cfg.ReplayTries) && st.State == stream.Degraded && st.Reason == stream.LossDoubt && !st.Trusted
 	})

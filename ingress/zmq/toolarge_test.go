@@ -10,6 +10,7 @@ import (
 
 	"github.com/routerd/routerd/ingress/stream"
 	"github.com/routerd/routerd/ingress/zmq"
+	"github.com/routerd/routerd/internal/testkit"
 	"github.com/routerd/routerd/kvcache"
 )
 
@@ -63,13 +64,13 @@ func TestAMessageThatIsTooLargeIsToldAndTheSocketOpenedAnew(t *testing.T) {
 				p.keep(1, payload(store(10, 11)))
 			}
 			p.frames(nil, []byte{0, 0, 0, 0, 0, 0, 0, 1}, large())
-			until(t, "it is told", func() bool {
+			testkit.Until(t, "it is told", func() bool {
 				st := status(t, in)
 				return tooLarge(st) == 1 && strings.Contains(st.Fault, "ingress.max_message (1024 bytes)")
 			})
 			p.joined()
 			p.send(2, payload(store(10, 12)))
-			until(t, "the stream goes on", func() bool {
+			testkit.Until(t, "the stream goes on", func() bool {
 				st := status(t, in)
 				return st.LastSeq == 2 && st.State == c.state && st.Reason == c.reason && st.Trusted == (c.state == stream.Live)
 			})
@@ -79,7 +80,7 @@ func TestAMessageThatIsTooLargeIsToldAndTheSocketOpenedAnew(t *testing.T) {
 			if n := len(p.starts()); n > c.asked {
 				t.Errorf("asked %d times: %v", n, p.starts())
 			}
-			until(t, "the fault is over", func() bool { return status(t, in).Fault == "" })
+			testkit.Until(t, "the fault is over", func() bool { return status(t, in).Fault == "" })
 		})
 	}
 }
@@ -106,7 +107,7 @@ func TestAPublisherThatKeepsSendingTooLargeMessagesIsLeftAloneMoreAndMore(t *tes
 		t.Errorf("asked %d times", n)
 	}
 	p.send(200, payload(store(-1, 20)))
-	until(t, "it goes on", func() bool {
+	testkit.Until(t, "it goes on", func() bool {
 		p.send(201, payload(store(-1, 21)))
 		return overlap(t, s, w1, 21) == 1
 	})
@@ -121,7 +122,7 @@ func TestAReplayWithAMessageThatIsTooLargeEndsDegraded(t *testing.T) {
 	listen(t, in, p, s)
 	p.send(3, payload(store(12, 13)))
 	defer func() { t.Logf("%+v, asked from %v", status(t, in), p.starts()) }()
-	until(t, "it is given up", func() bool {
+	testkit.Until(t, "it is given up", func() bool {
 		st := status(t, in)
 		return st.State == stream.Degraded && st.LastSeq == 3 && st.Lost == 2 && !st.Trusted && st.Reason == stream.NoAnswer.String() && len(p.starts()) >= cfg.ReplayTries
 	})
@@ -154,13 +155,13 @@ func TestWhatIsNoZeroMQIsToldAndTriedAgain(t *testing.T) {
 	}()
 	in := start(t, quick())
 	must(t, in.Register(zmq.Source{Worker: w1, Name: "w1", Endpoint: "tcp://" + ln.Addr().String(), Sink: newSink()}))
-	until(t, "it is told", func() bool { st := status(t, in); return strings.Contains(st.Fault, "handshake") && tooLarge(st) == 0 })
+	testkit.Until(t, "it is told", func() bool { st := status(t, in); return strings.Contains(st.Fault, "handshake") && tooLarge(st) == 0 })
 	must(t, ln.Close())
 	p := newPublisher(t, false)
 	p.kill()
 	p.bind("tcp://" + ln.Addr().String())
 	p.joined()
-	until(t, "it is well", func() bool { st := status(t, in); return st.Fault == "" && st.State == stream.Unsynced })
+	testkit.Until(t, "it is well", func() bool { st := status(t, in); return st.Fault == "" && st.State == stream.Unsynced })
 	if n := <-served; n < 1 || n > 200 {
 		t.Errorf("%d connections", n)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/routerd/routerd/catalog/dns/dnstest"
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/internal/config"
+	"github.com/routerd/routerd/internal/testkit"
 )
 
 const fleetName = "_http._tcp.fleet.test."
@@ -53,7 +54,7 @@ func holds(t *testing.T, s *dnstest.Server, workers map[string]string) {
 // isFleet waits until the router has these workers and no others, all ready.
 func isFleet(t *testing.T, r *reloadable, hosts ...string) {
 	t.Helper()
-	until(t, "the workers are those of "+strings.Join(hosts, " "), func() bool {
+	testkit.Until(t, "the workers are those of "+strings.Join(hosts, " "), func() bool {
 		got := map[string]bool{}
 		for name, lifecycle := range lifecycles(t, r.App) {
 			host, _, _ := strings.Cut(name, ":")
@@ -88,13 +89,13 @@ func TestWorkersOfANameComeAndGoWithItsAnswers(t *testing.T) {
 		return all[slices.IndexFunc(all, func(st catalog.SourceStatus) bool { return st.Name == "dns:fleet" })]
 	}
 	s.Fails(dnsmessage.RCodeServerFailure, false)
-	until(t, "the source is lost", func() bool { return !source().Up })
+	testkit.Until(t, "the source is lost", func() bool { return !source().Up })
 	if st := source(); !strings.Contains(st.Err, "on "+s.Address+": server misbehaving") {
 		t.Errorf("the source says %q", st.Err)
 	}
 	isFleet(t, r, "two.fleet.test.") // its list stays
 	s.Fails(dnsmessage.RCodeSuccess, false)
-	until(t, "the source is back", func() bool { return source().Up })
+	testkit.Until(t, "the source is back", func() bool { return source().Up })
 	s.Fails(dnsmessage.RCodeNameError, false)
 	isFleet(t, r)
 	if status, _ := r.ask(t, "m"); status == http.StatusOK {
@@ -157,7 +158,7 @@ func TestTheWorkersOfTheFileAreComparedFromTimeToTime(t *testing.T) {
 	if err := r.inside.Plan("file", cfg.Workers.Static[:1]); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "w2 is back", func() bool { return lifecycles(t, r.App)["w2"] == "ready" })
+	testkit.Until(t, "w2 is back", func() bool { return lifecycles(t, r.App)["w2"] == "ready" })
 	if diff := cmp.Diff(map[string]string{"w1": "ready", "w2": "ready"}, lifecycles(t, r.App)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}

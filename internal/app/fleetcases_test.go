@@ -19,6 +19,7 @@ import (
 	"github.com/routerd/routerd/core/reserve"
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/internal/app"
+	"github.com/routerd/routerd/internal/testkit"
 	"github.com/routerd/routerd/sim"
 )
 
@@ -119,7 +120,7 @@ func TestM3_ASoleWorkerRejoinsWithoutLoadAndWithoutItsOldBlocks(t *testing.T) {
 		}
 	}
 	from := 1000
-	until(t, "events are heard", func() bool {
+	testkit.Until(t, "events are heard", func() bool {
 		from += 1000
 		fill(t, e, 0, tokensFrom(from, 160))
 		return f.Blocks(oneModel, rank) >= 10
@@ -139,7 +140,7 @@ func TestM3_ASoleWorkerRejoinsWithoutLoadAndWithoutItsOldBlocks(t *testing.T) {
 		t.Errorf("after it rejoined: %d requests, %d blocks", got, f.Blocks(oneModel, rank))
 	}
 	var prompt []uint32
-	until(t, "events are heard again", func() bool {
+	testkit.Until(t, "events are heard again", func() bool {
 		from += 1000
 		prompt = tokensFrom(from, 64)
 		fill(t, e, 0, prompt)
@@ -318,7 +319,7 @@ func TestM10_NobodyReachesAWorkerThatHealthHasEjected(t *testing.T) {
 		bound, session = sel, func(r *core.Request) { r.Session = fmt.Sprint("s", i) }
 	}
 	p.set(f, 1, true)
-	until(t, "it is ejected", func() bool { return ready(f) == 1 })
+	testkit.Until(t, "it is ejected", func() bool { return ready(f) == 1 })
 	if f.Core.Reservations() == 0 || active(f)[fleet.Worker{ID: 1}] == 0 {
 		t.Error("what it had is gone")
 	}
@@ -333,7 +334,7 @@ func TestM10_NobodyReachesAWorkerThatHealthHasEjected(t *testing.T) {
 		t.Errorf("a pin reached it: %v", sel)
 	}
 	p.set(f, 1, false)
-	until(t, "it is back", func() bool { return ready(f) == 2 })
+	testkit.Until(t, "it is back", func() bool { return ready(f) == 2 })
 	if _, err := book(t, f, "pin again", pinned(1, 0)); err != nil {
 		t.Error(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/internal/testkit"
 )
 
 func TestK14_AWorkerThatLeavesInAFloodOfEventsLeavesNothing(t *testing.T) {
@@ -32,7 +33,7 @@ func TestK14_AWorkerThatLeavesInAFloodOfEventsLeavesNothing(t *testing.T) {
 			})
 		}
 		if round%2 == 0 { // it has heard some of it; else it leaves at any time
-			until(t, "the flood is heard", func() bool { return f.Blocks(oneModel, w1) > 0 })
+			testkit.Until(t, "the flood is heard", func() bool { return f.Blocks(oneModel, w1) > 0 })
 		}
 		applied(t, f, witness)
 		if n := f.Blocks(oneModel, w1); n != 0 {

@@ -16,6 +16,7 @@ import (
 	"github.com/routerd/routerd/core/policy"
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/internal/app"
+	"github.com/routerd/routerd/internal/testkit"
 	"github.com/routerd/routerd/sim"
 )
 
@@ -193,7 +194,7 @@ func stats(t *testing.T, e *sim.Engine, rank int) published {
 // heard waits until a rank's stream has all that its engine has said.
 func heard(t *testing.T, f *app.Fleet, e *sim.Engine, w fleet.Worker) {
 	t.Helper()
-	until(t, "rank "+w.String()+" has heard all", func() bool {
+	testkit.Until(t, "rank "+w.String()+" has heard all", func() bool {
 		want := stats(t, e, int(w.Rank))
 		st, _ := f.Stream(w)
 		return st.Trusted && f.Blocks(oneModel, w) == want.Blocks && (want.NextSeq == 0 || st.Seen && st.LastSeq+1 == want.NextSeq)

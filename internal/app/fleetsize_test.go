@@ -18,6 +18,7 @@ import (
 	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/internal/app"
+	"github.com/routerd/routerd/internal/testkit"
 )
 
 // spent is the CPU time that this process has used.
@@ -83,7 +84,7 @@ func TestFiveThousandWorkersOfOneList(t *testing.T) {
 			if got := ready(f); got != n {
 				t.Errorf("%d are ready, want %d", got, n)
 			}
-			until(t, "all is told", func() bool { return f.Upserts.Load() >= c.upserts })
+			testkit.Until(t, "all is told", func() bool { return f.Upserts.Load() >= c.upserts })
 			cpu := spent(t) - before
 			t.Logf("with all that the engines tell: %s of CPU, %d upserts in %d changes", cpu, f.Upserts.Load(), f.Commits.Load())
 			if cpu > reconcileWithin {
@@ -146,7 +147,7 @@ func TestAPolicyThatTakesLongDelaysNoOtherPartition(t *testing.T) {
 		}
 	})
 	<-began
-	until(t, "the other worker of the list serves", func() bool { return ready(f) == 1 })
+	testkit.Until(t, "the other worker of the list serves", func() bool { return ready(f) == 1 })
 	v, _, err := src.Put(t.Context(), wish(t, 101, nil)) // the same source, another partition
 	if err != nil || v.Lifecycle != core.Ready {
 		t.Errorf("a worker of another partition is %s, %v", v.Lifecycle, err)
@@ -166,5 +167,5 @@ func TestAPolicyThatTakesLongDelaysNoOtherPartition(t *testing.T) {
 	}
 	close(gate)
 	waiting.Wait()
-	until(t, "all serve", func() bool { return ready(f) == 5 })
+	testkit.Until(t, "all serve", func() bool { return ready(f) == 5 })
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/routerd/routerd/core"
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/internal/config"
+	"github.com/routerd/routerd/internal/testkit"
 )
 
 // put brings a worker by the admin API and waits until it is ready.
@@ -98,7 +99,7 @@ func TestAModelThatIsForgottenLeavesNothing(t *testing.T) {
 		if status := r.asked(t, "m"); status != http.StatusServiceUnavailable {
 			t.Errorf("just without a worker: %d", status)
 		}
-		until(t, "the model is forgotten", func() bool { return len(r.models(t)) == 0 })
+		testkit.Until(t, "the model is forgotten", func() bool { return len(r.models(t)) == 0 })
 		if status := r.asked(t, "m"); status != http.StatusNotFound {
 			t.Errorf("of a model that is forgotten: %d", status)
 		}
@@ -113,7 +114,7 @@ func TestAModelThatIsForgottenLeavesNothing(t *testing.T) {
 		if diff := cmp.Diff(series, r.series(t)); diff != "" {
 			t.Errorf("series (-before +after)\n%s", diff)
 		}
-		until(t, "the goroutines are as before", func() bool { return runtime.NumGoroutine() <= routines })
+		testkit.Until(t, "the goroutines are as before", func() bool { return runtime.NumGoroutine() <= routines })
 	}
 	if got := show[struct{ Partitions []any }](t, r, "/v1/partitions"); len(got.Partitions) != 0 {
 		t.Errorf("partitions %v", got.Partitions)
@@ -131,20 +132,20 @@ func TestModelsThatTheConfigurationNamesOrWhoseWorkerIsDrainedAreKept(t *testing
 	if status, answer := r.call(t, http.MethodPost, "/v1/workers/drained/drain", r.Token(), []byte(`{"timeout":"10ms"}`)); status != http.StatusOK {
 		t.Fatalf("%d %s", status, answer)
 	}
-	until(t, "the time to drain is over", func() bool {
+	testkit.Until(t, "the time to drain is over", func() bool {
 		reasons := show[struct{ Reasons []string }](t, r, "/v1/workers/drained").Reasons
 		return len(reasons) == 1 && strings.HasPrefix(reasons[0], "drain_over")
 	})
 	r.delete(t, "named")
 	r.delete(t, "gone")
-	until(t, "who was the last to lose its worker is forgotten", func() bool { return r.asked(t, "gone") == http.StatusNotFound })
+	testkit.Until(t, "who was the last to lose its worker is forgotten", func() bool { return r.asked(t, "gone") == http.StatusNotFound })
 	for _, model := range []string{"named", "drained"} {
 		if status := r.asked(t, model); status != http.StatusServiceUnavailable {
 			t.Errorf("%s: %d", model, status)
 		}
 	}
 	r.delete(t, "drained")
-	until(t, "whose worker is not drained but gone is forgotten", func() bool { return r.asked(t, "drained") == http.StatusNotFound })
+	testkit.Until(t, "whose worker is not drained but gone is forgotten", func() bool { return r.asked(t, "drained") == http.StatusNotFound })
 }
 
 func testForgetModels(t *testing.T) {
@@ -155,24 +156,25 @@ func testForgetModels(t *testing.T) {
 	r.delete(t, "w1")
 	before := r.asked(t, "m")
 	r.change(t, func(c *config.Config) { c.Workers.ForgetModels = config.Duration(time.Second) }, "workers.forget_models")
-	until(t, "it is forgotten", func() bool { return r.asked(t, "m") == http.StatusNotFound })
+	testkit.Until(t, "it is forgotten", func() bool { return r.asked(t, "m") == http.StatusNotFound })
 	statuses(t, [2]int{http.StatusServiceUnavailable, http.StatusNotFound}, before, r.asked(t, "m"))
 }
 
-// A worker comes and goes while its partition is forgotten all the time: it is ready in
-// the end, also where its partition went between its preparation and its commit, and its
-// events have an index.
+// A worker comes and goes while its partition is forgotten, twice for each time it comes:
+// it is ready in the end, also where its partition went between its preparation and its
+// commit, and its events have an index.
 func TestAWorkerThatComesWhileItsPartitionIsForgottenIsReady(t *testing.T) {
-	const rounds = 300
+	const rounds, lost = 60, 2
 	f := fleetOf(t, false, nil)
 	ctx, stop := context.WithCancel(t.Context())
 	var all sync.WaitGroup
-	var forgotten atomic.Int64
+	var forgotten, allowed atomic.Int64
 	all.Go(func() {
 		for ctx.Err() == nil {
 			// As if an hour had passed: nothing but a worker keeps it.
-			keys := f.Core.Forget(time.Now().Add(time.Hour), time.Minute, func(fleet.PartitionKey) bool { return false })
+			keys := f.Core.Forget(time.Now().Add(time.Hour), time.Minute, func(fleet.PartitionKey) bool { return allowed.Load() < 1 })
 			forgotten.Add(int64(len(keys)))
+			allowed.Add(-int64(len(keys)))
 			runtime.Gosched()
 		}
 	})
@@ -180,8 +182,9 @@ func TestAWorkerThatComesWhileItsPartitionIsForgottenIsReady(t *testing.T) {
 	defer stop()
 	rec := wish(t, 1, func(r *fleet.Record) { r.KVEvents = map[int]string{0: "tcp://127.0.0.1:9"} })
 	for i := range rounds {
+		allowed.Store(lost)
 		applied(t, f, rec)
-		until(t, "the worker is ready", func() bool {
+		testkit.Until(t, "the worker is ready", func() bool {
 			v, ok := f.Reconciler.Worker("w1")
 			return ok && v.Lifecycle == core.Ready && len(v.Reasons) == 0
 		})
@@ -190,7 +193,8 @@ func TestAWorkerThatComesWhileItsPartitionIsForgottenIsReady(t *testing.T) {
 		}
 		applied(t, f)
 		if i%3 == 0 { // else the next one comes at once
-			until(t, "it is forgotten", func() bool { return len(f.Core.Models("")) == 0 })
+			allowed.Store(1)
+			testkit.Until(t, "it is forgotten", func() bool { return len(f.Core.Models("")) == 0 })
 		}
 	}
 	if forgotten.Load() < rounds/3 {

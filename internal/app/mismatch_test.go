@@ -15,6 +15,7 @@ import (
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/ingress/zmq"
 	"github.com/routerd/routerd/internal/app"
+	"github.com/routerd/routerd/internal/testkit"
 	"github.com/routerd/routerd/kvcache"
 	"github.com/routerd/routerd/sim"
 	"github.com/routerd/routerd/sim/simtest"
@@ -89,7 +90,7 @@ func TestAWorkersReasonsSayWhatSizeItsBlocksHave(t *testing.T) {
 	type worker struct{ Reasons []string }
 	prompt := make([]int, 64)
 	want := worker{[]string{"kv_block_size_mismatch: rank 0: its events tell of blocks of 32 tokens; its overlap counts as not trusted"}}
-	until(t, "the reason is there", func() bool {
+	testkit.Until(t, "the reason is there", func() bool {
 		prompt[0]++
 		caches(t, e, prompt)
 		return cmp.Equal(want, show[worker](t, r, "/v1/workers/w1"))

@@ -16,6 +16,7 @@ import (
 
 	"github.com/routerd/routerd/catalog/adapters"
 	"github.com/routerd/routerd/internal/config"
+	"github.com/routerd/routerd/internal/testkit"
 	"github.com/routerd/routerd/sim"
 )
 
@@ -183,7 +184,7 @@ func testRefreshAfter(t *testing.T) {
 		if err != nil || resp.Body.Close() != nil {
 			t.Fatal(err)
 		}
-		until(t, "the blocks arrive", func() bool { return blocksKnown(t, r) >= known+4 })
+		testkit.Until(t, "the blocks arrive", func() bool { return blocksKnown(t, r) >= known+4 })
 		release()
 		rows := show[struct {
 			Rows []struct{ Columns map[string]float64 }
@@ -302,7 +303,7 @@ func testManagedAdapters(t *testing.T) {
 	r.change(t, func(c *config.Config) {
 		c.LoRA.Manage = []adapters.Adapter{{Name: "sql", Model: "m", Path: "/lora/sql"}, {Name: "other", Model: "n", Path: "/lora/other"}}
 	}, "lora.manage")
-	until(t, "the adapter is served", func() bool { status, _ := r.ask(t, "sql"); return status == http.StatusOK })
+	testkit.Until(t, "the adapter is served", func() bool { status, _ := r.ask(t, "sql"); return status == http.StatusOK })
 	if before != http.StatusNotFound {
 		t.Errorf("status %d before", before)
 	}
@@ -323,7 +324,7 @@ func TestAWorkerWhoseEngineLoadsNoAdaptersIsShown(t *testing.T) {
 		Reasons   []string
 	}
 	var got shown
-	until(t, "the worker has a reason", func() bool {
+	testkit.Until(t, "the worker has a reason", func() bool {
 		got = show[shown](t, r, "/v1/workers/w1")
 		return got.Lifecycle == "ready" && len(got.Reasons) == 1
 	})
@@ -339,10 +340,10 @@ func testAdapterSlots(t *testing.T) {
 	r, e := adapterRouter(t)
 	manage := []adapters.Adapter{{Name: "one", Model: "m", Path: "/1"}, {Name: "two", Model: "m", Path: "/2"}}
 	r.change(t, func(c *config.Config) { c.LoRA.Slots, c.LoRA.Manage = 1, manage }, "lora.manage", "lora.slots")
-	until(t, "one adapter is loaded", func() bool { return metric(t, r, `routerd_lora_adapters{state="loaded"}`) == 1 })
+	testkit.Until(t, "one adapter is loaded", func() bool { return metric(t, r, `routerd_lora_adapters{state="loaded"}`) == 1 })
 	before := len(loaded(t, e))
 	r.change(t, func(c *config.Config) { c.LoRA.Slots = 2 }, "lora.slots")
-	until(t, "both are loaded", func() bool { return len(loaded(t, e)) == 2 })
+	testkit.Until(t, "both are loaded", func() bool { return len(loaded(t, e)) == 2 })
 	if before != 1 {
 		t.Errorf("%d adapters in one slot", before)
 	}
@@ -414,7 +415,7 @@ func TestASharedCacheThatWentAwayIsAskedAgainWhenItIsBack(t *testing.T) {
 		t.Error("the metric does not say that it is away")
 	}
 	down.Store(false)
-	until(t, "it is back", func() bool { return metric(t, r, "routerd_shared_cache_away") == 0 })
+	testkit.Until(t, "it is back", func() bool { return metric(t, r, "routerd_shared_cache_away") == 0 })
 	got = append(got, r.shared(t))
 	if diff := cmp.Diff([]float64{4, 0, 4}, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)

@@ -15,6 +15,7 @@ import (
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/internal/app"
 	"github.com/routerd/routerd/internal/config"
+	"github.com/routerd/routerd/internal/testkit"
 	"github.com/routerd/routerd/sim"
 )
 
@@ -125,7 +126,7 @@ func TestARouterRoutesByTheIndexOfItsPrimary(t *testing.T) {
 			if got := kvsOf(t, a)["w1"]; got != (kvOf{"events", true}) {
 				t.Errorf("the primary's own: %+v", got)
 			}
-			until(t, "the decisions reached the primary", func() bool {
+			testkit.Until(t, "the decisions reached the primary", func() bool {
 				return counted(t, a, `routerd_index_serve_records_total{outcome="answered"}`) == 4
 			})
 			if n := counted(t, a, `routerd_index_serve_finds_total{outcome="answered"}`); n < 4 {
@@ -146,7 +147,7 @@ func TestARouterRoutesByTheIndexOfItsPrimary(t *testing.T) {
 			own.DataDir = t.TempDir()
 			a = start(t, own)
 			defer func() { _ = a.Stop(t.Context()) }()
-			until(t, "its index is read again", func() bool {
+			testkit.Until(t, "its index is read again", func() bool {
 				return counted(t, b.App, "routerd_index_remote_away") == 0 && byCache() == ""
 			})
 			if away, back := b.log.Count("the primary of the index is away"), b.log.Count("answers again"); away != 1 || back != 1 {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/routerd/routerd/internal/testkit"
 	"github.com/routerd/routerd/sim"
 	"github.com/routerd/routerd/sim/simtest"
 )
@@ -74,7 +75,7 @@ func TestRow_AWorkerThatDrainsIsDraining(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	until(t, "both serve again", func() bool {
+	testkit.Until(t, "both serve again", func() bool {
 		return cmp.Equal(map[string]string{"1": "schedulable", "2": "schedulable"}, b.lifecycles(t))
 	})
 	b.want(t, 200, post, "/select", `{`+onFirst+`}`)
@@ -113,7 +114,7 @@ func TestRow_UpsertWithOtherTaintsOnlyKeepsTheIndex(t *testing.T) {
 	}
 	const whole = `"device_blocks":4`
 	from := 0
-	until(t, "a prompt is held", func() bool { // the subscription is there once an event has come through
+	testkit.Until(t, "a prompt is held", func() bool { // the subscription is there once an event has come through
 		from += 1000
 		for i := range prompt {
 			prompt[i] = from + i
@@ -135,7 +136,7 @@ func TestRow_UpsertWithOtherTaintsOnlyKeepsTheIndex(t *testing.T) {
 		prompt[i] = 500_000 + i
 	}
 	caches(t, e, prompt)
-	until(t, "the next prompt is held", func() bool { return strings.Contains(held(), whole) })
+	testkit.Until(t, "the next prompt is held", func() bool { return strings.Contains(held(), whole) })
 
 	// It bites: a worker that lost its endpoint meanwhile comes back with nothing.
 	if status := askService(t, a, post, "/workers", "", `{"worker_id":1,"model_name":"m","taints":["d"]}`); status != http.StatusCreated {

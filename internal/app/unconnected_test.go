@@ -15,6 +15,7 @@ import (
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/internal/app"
 	"github.com/routerd/routerd/internal/config"
+	"github.com/routerd/routerd/internal/testkit"
 )
 
 // Workers may share the endpoint that their engines connect to; the ranks of one may not.
@@ -51,7 +52,7 @@ func TestTheReasonsOfWorkersWhoseEnginesConnect(t *testing.T) {
 		"w3": {"^kv_events_failed: rank 0: " + regexp.QuoteMeta(bind(taken)) + `: bind .*: address already in use$`},
 	} {
 		var got worker
-		until(t, name+" says what is wrong", func() bool {
+		testkit.Until(t, name+" says what is wrong", func() bool {
 			got = show[worker](t, r, "/v1/workers/"+name)
 			return len(got.Reasons) == len(want)
 		})
@@ -106,7 +107,7 @@ func TestAReadyWorkersReasonsSayWhatIsWrong(t *testing.T) {
 		"kv_events_unconnected: rank 1: not connected to tcp://127.0.0.1:1",
 	}
 	var got worker
-	until(t, "the publisher is away", func() bool {
+	testkit.Until(t, "the publisher is away", func() bool {
 		got = show[worker](t, r, "/v1/workers/w1")
 		return slices.ContainsFunc(got.Ranks, func(k struct{ Unconnected bool }) bool { return k.Unconnected })
 	})

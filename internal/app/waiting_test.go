@@ -16,6 +16,7 @@ import (
 
 	"github.com/routerd/routerd/internal/app"
 	"github.com/routerd/routerd/internal/config"
+	"github.com/routerd/routerd/internal/testkit"
 )
 
 // patient is a worker that keeps the requests with a header X-Who until the test
@@ -166,22 +167,9 @@ func (r *reloadable) waits(t *testing.T) (requests int, tokens int64) {
 	return requests, tokens
 }
 
-// until waits for a condition.
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.After(10 * time.Second)
-	for !ok() {
-		select {
-		case <-deadline:
-			t.Fatalf("never: %s", what)
-		case <-time.After(2 * time.Millisecond):
-		}
-	}
-}
-
 func (r *reloadable) untilWaiting(t *testing.T, n int) {
 	t.Helper()
-	until(t, fmt.Sprintf("%d requests wait", n), func() bool { got, _ := r.waits(t); return got == n })
+	testkit.Until(t, fmt.Sprintf("%d requests wait", n), func() bool { got, _ := r.waits(t); return got == n })
 }
 
 func TestU2_TheGaugesOfTheQueueFollowWhoWaitsAndWhoGoes(t *testing.T) {
@@ -214,7 +202,7 @@ func TestU2_TheGaugesOfTheQueueFollowWhoWaitsAndWhoGoes(t *testing.T) {
 			p.next(t)
 		}
 	}
-	until(t, "all have ended", func() bool {
+	testkit.Until(t, "all have ended", func() bool {
 		return show[waitingView](t, r, "/v1/partitions").Partitions[0].Ranks[0].Load.ActiveRequests == 0
 	})
 	if n := len(p.begun); n != 0 {
@@ -232,7 +220,7 @@ func TestTheCoresClockRunsBesideTheRouter(t *testing.T) {
 	if bound() != 1 {
 		t.Fatal("the session is not bound")
 	}
-	until(t, "the session ends by itself", func() bool { return bound() == 0 })
+	testkit.Until(t, "the session ends by itself", func() bool { return bound() == 0 })
 	if n := metric(t, r, `routerd_affinity_expired_total{group="default",model="m"}`); n != 1 {
 		t.Errorf("%v sessions have expired, want 1", n)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/routerd/routerd/internal/config"
+	"github.com/routerd/routerd/internal/testkit"
 )
 
 // Who waited in vain is counted by class and code, and one who hung up is no answer.
@@ -40,7 +41,7 @@ func TestWhoWaitedInVainIsCountedByClassAndCode(t *testing.T) {
 		`routerd_queue_wait_seconds_count{class="quick",group="default",model="m"}`:                 1,
 		`routerd_queue_wait_seconds_count{class="default",group="default",model="m"}`:               1,
 	} {
-		until(t, series, func() bool {
+		testkit.Until(t, series, func() bool {
 			_, text := r.call(t, http.MethodGet, "/metrics", r.Token(), nil)
 			return strings.Contains(string(text), fmt.Sprintf("\n%s %v\n", series, want))
 		})

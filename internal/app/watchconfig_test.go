@@ -99,7 +99,7 @@ func (f *followed) wrote(text, result string) {
 	f.t.Helper()
 	n := f.reloads(result) + 1
 	f.write(text)
-	until(f.t, "a reload is "+result, func() bool { return f.reloads(result) >= n })
+	testkit.Until(f.t, "a reload is "+result, func() bool { return f.reloads(result) >= n })
 }
 
 // tooLong tells whether a body of 2 KiB is too long.
@@ -126,7 +126,7 @@ func TestAChangedFileIsPutInForce(t *testing.T) {
 	if err := os.WriteFile(f.file, []byte(f.base+front(", max_body: 1MiB")), 0o600); err != nil { // in its place
 		t.Fatal(err)
 	}
-	until(t, "the bound is lifted", func() bool { return !f.tooLong() })
+	testkit.Until(t, "the bound is lifted", func() bool { return !f.tooLong() })
 }
 
 func TestO7_AFileThatIsNotRightIsRefusedAsAWholeAndTheNextGoodOneTaken(t *testing.T) {
@@ -172,11 +172,11 @@ func TestAnEmptyOrMissingFileLeavesTheConfigurationAsItIs(t *testing.T) {
 	if err := os.Truncate(f.file, 0); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the log tells of it", func() bool { return f.log.Count("watched file cannot be read") == 1 })
+	testkit.Until(t, "the log tells of it", func() bool { return f.log.Count("watched file cannot be read") == 1 })
 	if err := os.Remove(f.file); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the log tells of that too", func() bool { return f.log.Count("watched file cannot be read") == 2 })
+	testkit.Until(t, "the log tells of that too", func() bool { return f.log.Count("watched file cannot be read") == 2 })
 	if !f.tooLong() || f.reloads("ok")+f.reloads("refused") != 0 {
 		t.Error("the configuration is another one")
 	}
@@ -197,7 +197,7 @@ func TestATokenFileThatChangesIsReadAgainByItself(t *testing.T) {
 		}
 	}
 	rotate("token", "the-second-token-of-the-operator")
-	until(t, "the new token is in force", func() bool {
+	testkit.Until(t, "the new token is in force", func() bool {
 		status, _ := f.call(t, http.MethodGet, "/v1/workers", "the-second-token-of-the-operator", nil)
 		return status == http.StatusOK
 	})
@@ -208,14 +208,14 @@ func TestATokenFileThatChangesIsReadAgainByItself(t *testing.T) {
 	rotate("other", "the-third-token-of-the-operator")
 	f.base = strings.Replace(f.base, filepath.Join(dir, "token"), filepath.Join(dir, "other"), 1)
 	f.write(front(""))
-	until(t, "the other file's token is in force", func() bool { return f.Token() == "the-third-token-of-the-operator" })
+	testkit.Until(t, "the other file's token is in force", func() bool { return f.Token() == "the-third-token-of-the-operator" })
 	rotate("other", "the-fourth-token-of-the-operator")
-	until(t, "its next token is in force", func() bool { return f.Token() == "the-fourth-token-of-the-operator" })
+	testkit.Until(t, "its next token is in force", func() bool { return f.Token() == "the-fourth-token-of-the-operator" })
 	// What names a token file that is not there is refused; the old one is watched on.
 	f.base = strings.Replace(f.base, filepath.Join(dir, "other"), filepath.Join(dir, "none"), 1)
 	f.wrote(front(""), "refused")
 	rotate("other", "the-fifth-token-of-the-operator")
-	until(t, "the reload that this brings is refused too", func() bool { return f.reloads("refused") == 2 })
+	testkit.Until(t, "the reload that this brings is refused too", func() bool { return f.reloads("refused") == 2 })
 	if text := f.log.String(); strings.Contains(text, "token-of-the-operator") {
 		t.Error("the log has a token")
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/routerd/routerd/fleet"
+	"github.com/routerd/routerd/internal/testkit"
 	"github.com/routerd/routerd/sim"
 )
 
@@ -165,7 +166,7 @@ func TestO6_WorkersThatLeaveTheFileAreLeftAloneWithinTwoSeconds(t *testing.T) {
 	f := startFollowed(t, staticWorkers(t, stays, leaves), nil)
 	waitForWorkers(t, f.App)
 	f.traffic()
-	until(t, "both are at work and listened to", func() bool {
+	testkit.Until(t, "both are at work and listened to", func() bool {
 		return stays.requests.Load() > 5 && leaves.requests.Load() > 5 && stays.streams.Load() > 0 && leaves.tcp.Load() > 0
 	})
 	streams := stays.streams.Load()
@@ -190,5 +191,5 @@ func TestO6_WorkersThatLeaveTheFileAreLeftAloneWithinTwoSeconds(t *testing.T) {
 	if stays.streams.Load() != streams {
 		t.Error("the stream of the worker that stays was opened anew")
 	}
-	until(t, "the new one is at work and listened to", func() bool { return comes.requests.Load() > 5 && comes.streams.Load() > 0 })
+	testkit.Until(t, "the new one is at work and listened to", func() bool { return comes.requests.Load() > 5 && comes.streams.Load() > 0 })
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/internal/app"
 	"github.com/routerd/routerd/internal/cli"
+	"github.com/routerd/routerd/internal/testkit"
 	"github.com/routerd/routerd/sim"
 )
 
@@ -82,12 +83,12 @@ func TestTheListOfWorkersHasWhatIsKnownOfEachRank(t *testing.T) {
 	list := func() map[string]string { return table(t, a, cfg.DataDir, "worker", "list")[0] }
 	ranks := func() []map[string]string { return table(t, a, cfg.DataDir, "worker", "show", "w1") }
 	for rank := range 2 {
-		until(t, fmt.Sprintf("rank %d is heard", rank), func() bool {
+		testkit.Until(t, fmt.Sprintf("rank %d is heard", rank), func() bool {
 			fill(t, e, rank, tokensFrom(1000*rank, 64))
 			return ranks()[rank]["CACHED"] != "0"
 		})
 	}
-	until(t, "both ranks can be trusted", func() bool { return strings.HasPrefix(list()["EVENTS"], "trusted ") })
+	testkit.Until(t, "both ranks can be trusted", func() bool { return strings.HasPrefix(list()["EVENTS"], "trusted ") })
 
 	// Rank 0 answers a request for ever.
 	order(t, e, `{"kind":"stall","path":"/v1/completions","after_chunks":1}`)
@@ -109,7 +110,7 @@ func TestTheListOfWorkersHasWhatIsKnownOfEachRank(t *testing.T) {
 	fill(t, e, 1, tokensFrom(5000, 32))
 	fill(t, e, 1, tokensFrom(5000, 96))
 
-	until(t, "all of it is shown", func() bool {
+	testkit.Until(t, "all of it is shown", func() bool {
 		r := ranks()
 		return r[0]["RUNNING"] == "1" && r[0]["REQUESTS"] == "1" && r[1]["DROPPED"] != "0"
 	})

@@ -101,7 +101,7 @@ func (w *watched) rename(from, to string) {
 // called waits until changes were told n times, and then some time for one more.
 func (w *watched) called(n int64) {
 	w.t.Helper()
-	until(w.t, "a change is told", func() bool { return w.calls.Load() >= n })
+	testkit.Until(w.t, "a change is told", func() bool { return w.calls.Load() >= n })
 	w.quiet(n)
 }
 
@@ -111,19 +111,5 @@ func (w *watched) quiet(n int64) {
 	<-time.After(5 * debounce)
 	if got := w.calls.Load(); got != n {
 		w.t.Fatalf("%d changes were told, want %d", got, n)
-	}
-}
-
-func until(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(10 * time.Second)
-	for !is() {
-		select {
-		case <-deadline:
-			t.Fatalf("never: %s", what)
-		case <-tick.C:
-		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/routerd/routerd/internal/filewatch"
+	"github.com/routerd/routerd/internal/testkit"
 )
 
 func plain(w *watched) { w.write("c.yaml", "one") }
@@ -135,7 +136,7 @@ func TestAFileIsTakenWhenItIsWrittenNotWhenItIsTruncated(t *testing.T) {
 		got.Store(string(text))
 	})
 	w.must(os.Truncate(w.path("c.yaml"), 0))
-	until(t, "the log tells of it", func() bool { return w.log.Count("empty, as a file is while it is written") == 1 })
+	testkit.Until(t, "the log tells of it", func() bool { return w.log.Count("empty, as a file is while it is written") == 1 })
 	w.quiet(0)
 	w.write("c.yaml", "two")
 	w.called(1)
@@ -190,7 +191,7 @@ func TestAThousandWritesAreFewChangesAndTheLastIsSeen(t *testing.T) {
 		w.rename("c.yaml.new", "c.yaml")
 		<-tick.C
 	}
-	until(t, "the last write is told", func() bool { return last.Load() == "999" })
+	testkit.Until(t, "the last write is told", func() bool { return last.Load() == "999" })
 	// One look a debounce at most; a change of a file that never rests is told
 	// each 25 looks, or where the writer was held up for a debounce.
 	if n := w.calls.Load(); n > 10 {
@@ -201,7 +202,7 @@ func TestAThousandWritesAreFewChangesAndTheLastIsSeen(t *testing.T) {
 func TestAFileThatNeverRestsIsToldAllTheSame(t *testing.T) {
 	w := watch(t, never, plain, "c.yaml").run(nil)
 	n := 0
-	until(t, "a change is told while the file changes", func() bool {
+	testkit.Until(t, "a change is told while the file changes", func() bool {
 		n++
 		w.write("c.yaml.new", fmt.Sprint(n))
 		w.rename("c.yaml.new", "c.yaml")
@@ -223,7 +224,7 @@ func TestOtherFilesOfTheFolderAreNoHint(t *testing.T) {
 func TestAVanishedFileKeepsItsLastStateAndIsSeenWhenItIsBack(t *testing.T) {
 	w := watch(t, debounce, plain, "c.yaml").run(nil)
 	w.must(os.Remove(w.path("c.yaml")))
-	until(t, "the log tells of it", func() bool { return w.log.Count("watched file cannot be read") == 1 })
+	testkit.Until(t, "the log tells of it", func() bool { return w.log.Count("watched file cannot be read") == 1 })
 	w.quiet(0)
 	if n := w.log.Count("WARN"); n != 1 {
 		t.Errorf("%d warnings in\n%s", n, w.log)
@@ -231,7 +232,7 @@ func TestAVanishedFileKeepsItsLastStateAndIsSeenWhenItIsBack(t *testing.T) {
 	w.write("c.yaml", "one") // as it was
 	w.quiet(0)
 	w.must(os.Remove(w.path("c.yaml")))
-	until(t, "the log tells of it again", func() bool { return w.log.Count("watched file cannot be read") == 2 })
+	testkit.Until(t, "the log tells of it again", func() bool { return w.log.Count("watched file cannot be read") == 2 })
 	w.write("c.yaml", "two")
 	w.called(1)
 }
@@ -249,7 +250,7 @@ func TestAFolderThatIsReplacedIsFollowed(t *testing.T) {
 	w.rename("etc.new", "etc")
 	w.called(1)
 	w.must(os.RemoveAll(w.path("etc")))
-	until(t, "the log tells of it", func() bool { return w.log.Count("watched file cannot be read") > 0 })
+	testkit.Until(t, "the log tells of it", func() bool { return w.log.Count("watched file cannot be read") > 0 })
 	fill(w, "etc", "three")
 	w.called(2)
 }
@@ -325,6 +326,6 @@ func TestAChangeDuringTheCallIsToldNext(t *testing.T) {
 
 func TestLookLeavesOutWhatItCannotRead(t *testing.T) {
 	w := watch(t, debounce, func(w *watched) { w.must(os.Mkdir(w.path("folder"), 0o700)) }, "folder", "none").run(nil)
-	until(t, "the log tells of both", func() bool { return w.log.Count("no regular file") == 1 && w.log.Count("no such file") == 1 })
+	testkit.Until(t, "the log tells of both", func() bool { return w.log.Count("no regular file") == 1 && w.log.Count("no such file") == 1 })
 	w.quiet(0)
 }
