@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// workerBytes is about what a worker's entry in the map of all has beside its holder.
-	workerBytes = 160
+	// workerBytes is about what a worker's place in the list of all has beside its holder.
+	workerBytes = 32
 	// maxScratch bounds the blocks for which a worker's scratch is kept.
 	maxScratch = 4096
 )
@@ -48,7 +48,7 @@ func (h *holder) measure() int64 {
 }
 
 func (t *table) bytes() int64 {
-	total := entryBytes(len(t.entries)) + t.extra.Bytes()
+	total := t.memory + t.extra.Bytes()
 	for _, texts := range t.texts.tables {
 		total += texts.bytes()
 	}

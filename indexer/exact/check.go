@@ -17,6 +17,12 @@ func (x *Index) verify(h *holder) {
 	if err := x.trie.Check(); err != nil {
 		panic(err)
 	}
+	if at, _ := h.tiers[h.tip.tier].get(h.tip.hash); h.tip.at != 0 && at != h.tip.at {
+		panic(fmt.Sprintf("hash %s means block %d, want %d as of the last store", h.tip.hash, at, h.tip.at))
+	}
+	if got := h.measure(); !h.gone && h.bytes != got {
+		panic(fmt.Sprintf("%d bytes of memory are told, want %d", h.bytes, got))
+	}
 	var below map[runtrie.Ref]bool
 	for t := range h.tiers {
 		tab := &h.tiers[t]

@@ -220,6 +220,7 @@ func (x *Index) sweep(who evictee) {
 		h.tiers[t].refs(e.choose)
 	}
 	x.dropNodes(h)
+	h.tip = tip{}
 	for t := range h.tiers {
 		tab := &h.tiers[t]
 		hashes := tab.goners(e.takes)

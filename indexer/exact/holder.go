@@ -42,6 +42,7 @@ type holder struct {
 	main      int32
 	others    map[int32]struct{}
 
+	tip tip
 	scratch
 	bytes int64 // of memory, as the index knows it
 
@@ -60,6 +61,13 @@ type scratch struct {
 	had    []runtrie.Mask // by stretch of path, what the tier had of it before
 	free   []runtrie.Stretch
 	seen   []uint32 // places in a list of hashes, plus 1
+}
+
+// tip is the last block of the last store: the next one goes on behind it more often than not.
+type tip struct {
+	hash kvcache.EngineHash
+	tier kvcache.Tier
+	at   runtrie.Ref // 0 when the hash no longer means it
 }
 
 // slot is where a hash is in a table, and which block it meant.
@@ -86,6 +94,9 @@ func (h *holder) forget() {
 
 // find looks a hash up in its own tier, then in all tiers from the fastest on.
 func (h *holder) find(own kvcache.Tier, e kvcache.EngineHash) runtrie.Ref {
+	if h.tip.at != 0 && h.tip.hash == e && h.tip.tier == own {
+		return h.tip.at
+	}
 	if at, _ := h.tiers[own].get(e); at != 0 {
 		return at
 	}
@@ -98,11 +109,11 @@ func (h *holder) find(own kvcache.Tier, e kvcache.EngineHash) runtrie.Ref {
 }
 
 // hold gives positions of a node to a worker on a tier, and returns which it had there.
-func (x *Index) hold(h *holder, t kvcache.Tier, id uint32, m runtrie.Mask) (had runtrie.Mask) {
-	had = x.trie.Hold(id, h.tiers[t].own, m)
+func (x *Index) hold(h *holder, t kvcache.Tier, s runtrie.Stretch) (had runtrie.Mask) {
+	had = x.trie.HoldOf(s, h.tiers[t].own)
 	for u := max(t, kvcache.Host); u < kvcache.Tiers; u++ {
 		if up := h.tiers[u].upTo; up != nil {
-			x.trie.Hold(id, up, m)
+			x.trie.HoldOf(s, up)
 		}
 	}
 	return had
@@ -138,6 +149,9 @@ func (h *holder) unknown(reason kvcache.DropReason) kvcache.DropReason {
 // release takes one hash's meaning from a worker's tier, at the next flush where it is
 // the last one of its block.
 func (h *holder) release(t kvcache.Tier, at runtrie.Ref) {
+	if at == h.tip.at {
+		h.tip = tip{}
+	}
 	extra := &h.tiers[t].extra
 	if more := extra.Get(at); more > 1 {
 		extra.Put(at, more-1)
@@ -219,6 +233,7 @@ func (x *Index) close(h *holder) {
 		h.found[t].Store(0)
 	}
 	x.version.Add(1)
+	h.tip = tip{}
 	for t := range h.tiers {
 		tier, all := kvcache.Tier(t), runtrie.Positions(0, runtrie.Run)
 		x.eachNode(h, tier, func(id uint32) { x.drop(h, tier, id, all) })
@@ -237,7 +252,7 @@ func (x *Index) close(h *holder) {
 
 // admit decides whether a store's cache group is the one that counts, and learns from it.
 func (h *holder) admit(ev *kvcache.Event) (kvcache.DropReason, bool) {
-	_, other := h.others[ev.Group]
+	other := h.other(ev.Group)
 	switch ev.Attention {
 	case kvcache.AttentionWindowed:
 		h.learn(ev.Group)
@@ -263,13 +278,22 @@ func (h *holder) admit(ev *kvcache.Event) (kvcache.DropReason, bool) {
 
 // admitRemoval decides whether a group is the main one, without learning.
 func (h *holder) admitRemoval(ev *kvcache.Event) (kvcache.DropReason, bool) {
-	if _, other := h.others[ev.Group]; other {
+	if h.other(ev.Group) {
 		return kvcache.DropOtherGroup, false
 	}
 	if h.mainKnown && ev.Group == h.main || !h.mainKnown && ev.Group == 0 {
 		return 0, true
 	}
 	return kvcache.DropUnknownGroup, false
+}
+
+// other tells whether a group is known not to be the main one.
+func (h *holder) other(group int32) bool {
+	if len(h.others) == 0 {
+		return false
+	}
+	_, ok := h.others[group]
+	return ok
 }
 
 func (h *holder) learn(group int32) {

@@ -75,8 +75,14 @@ func (x *Index) OnStored(do func(w fleet.Worker, t kvcache.Tier, blocks []kvcach
 func (x *Index) Apply(w fleet.Worker, events []kvcache.Event) (res kvcache.Applied) {
 	h := x.lockHolder(w, true)
 	defer h.mu.Unlock()
-	defer x.verify(h)
-	defer x.settle(h)
+	x.apply(h, events, &res)
+	x.settle(h)
+	x.verify(h)
+	return res
+}
+
+// apply applies events for h, whose lock is held.
+func (x *Index) apply(h *holder, events []kvcache.Event, res *kvcache.Applied) {
 	x.touch(h, events)
 	for i := range events {
 		switch ev := &events[i]; ev.Kind {
@@ -87,18 +93,17 @@ func (x *Index) Apply(w fleet.Worker, events []kvcache.Event) (res kvcache.Appli
 				continue
 			}
 			if h.gone {
-				return res
+				return
 			}
-			x.store(h, ev, &res)
+			x.store(h, ev, res)
 		case kvcache.Removed:
-			x.remove(h, ev, &res)
+			x.remove(h, ev, res)
 		case kvcache.Cleared:
 			x.clear(h)
 			res.Cleared++
 			res.Degraded = false
 		}
 	}
-	return res
 }
 
 // Clear implements indexer.Indexer.
@@ -184,6 +189,9 @@ func (x *Index) holder(w fleet.Worker, make bool) *holder {
 
 // touch reads what the events will look up in the tables.
 func (x *Index) touch(h *holder, events []kvcache.Event) {
+	if len(events) == 1 && len(events[0].Hashes) == 1 {
+		return // there is nothing to overlap
+	}
 	sum := uint32(0)
 	for i := range events {
 		if ev := &events[i]; ev.Kind != kvcache.Cleared {

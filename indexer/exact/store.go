@@ -144,7 +144,7 @@ func (x *Index) insert(h *holder, t kvcache.Tier, behind runtrie.Ref, salt uint6
 	}
 	h.had = h.had[:0]
 	for _, s := range h.path {
-		h.had = append(h.had, x.hold(h, t, s.Node, runtrie.Positions(s.From, s.To)))
+		h.had = append(h.had, x.hold(h, t, s))
 	}
 	x.trie.Compact(sparse)
 	x.grew(len(blocks))
@@ -172,8 +172,19 @@ func (x *Index) insert(h *holder, t kvcache.Tier, behind runtrie.Ref, salt uint6
 			h.release(t, old.at)
 		}
 	}
+	h.reach(t, hashes)
 	x.letGo(h, t)
 	return nil
+}
+
+// reach notes where a store ended whose path is the last one.
+func (h *holder) reach(t kvcache.Tier, hashes []kvcache.EngineHash) {
+	h.tip = tip{}
+	if len(hashes) == 0 {
+		return
+	}
+	end := h.path[len(h.path)-1]
+	h.tip = tip{hashes[len(hashes)-1], t, runtrie.RefOf(end.Node, end.To-1)}
 }
 
 // mean gives a hash, that was looked up, another block; more is whether the tier had it already.
@@ -218,7 +229,7 @@ func (x *Index) move(h *holder, t kvcache.Tier, e kvcache.EngineHash, at runtrie
 	}
 	id, pos := at.Node()
 	x.trie.Use(id)
-	had := x.hold(h, t, id, runtrie.Positions(pos, pos+1))
+	had := x.hold(h, t, runtrie.Stretch{Node: id, From: pos, To: pos + 1})
 	h.tiers[t].mean(e, slot{old, place}, at, had.Has(pos))
 	if old != 0 {
 		h.release(t, old)

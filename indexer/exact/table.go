@@ -33,6 +33,7 @@ type table struct {
 	entries []entry
 	numbers int
 	secret  uint64 // odd
+	memory  int64  // bytes of the entries
 	texts   texts
 	extra   runtrie.Sparse[runtrie.Ref, uint32] // how many hashes beyond the first mean a block
 }
@@ -65,7 +66,7 @@ func (t *table) get(e kvcache.EngineHash) (at runtrie.Ref, place int) {
 // touch reads what a search for each number looks at first, so that the memory is there when they are looked up: the
 // misses overlap.
 func (t *table) touch(hashes []kvcache.EngineHash) (sum uint32) {
-	if len(t.entries) < bigTable/8 || len(hashes) == 1 {
+	if len(t.entries) < bigTable/8 {
 		return 0
 	}
 	const ahead = 5 // entries to the next cache line, into which most searches go on
@@ -189,7 +190,7 @@ func (t *table) resize(size int) {
 		t.secret = rand.Uint64() | 1
 	}
 	was := t.entries
-	t.entries = newEntries(size)
+	t.entries, t.memory = newEntries(size), entryBytes(size)
 	for i := range was {
 		if was[i].ref == 0 {
 			continue

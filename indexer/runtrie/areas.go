@@ -25,8 +25,10 @@ type areas struct {
 	free  []uint32          // numbers of pages that were let go
 	space [classes][]uint32 // by class, pages that have room or had it lately
 
-	used    int64 // words of all areas in use
-	leaving int   // pages that go when they are empty
+	used    int64        // words of all areas in use
+	leaving int          // pages that go when they are empty
+	idle    [classes]int // by class, pages in space that are empty
+	freed   int64        // words that came free since empty last looked
 }
 
 // pageMeta is what writers know of a page, which has areas of one class.
@@ -48,7 +50,7 @@ func newAreas() *areas {
 
 // reset lets go of all pages.
 func (a *areas) reset() {
-	a.meta, a.free, a.space, a.used, a.leaving = nil, nil, [classes][]uint32{}, 0, 0
+	*a = areas{}
 	a.pages.Store(&[]*areaPage{})
 }
 
@@ -73,6 +75,9 @@ func (a *areas) take(class uint8) (uint32, bool) {
 		list := a.space[class]
 		id := list[len(list)-1]
 		m := &a.meta[id]
+		if m.used == 0 {
+			a.idle[class]--
+		}
 		switch {
 		case m.chain != 0:
 			at := m.chain - 1
@@ -119,12 +124,15 @@ func (a *areas) release(at uint32) {
 	m := &a.meta[id]
 	m.used--
 	a.used -= 1 << m.class
+	a.freed += 1 << m.class
 	switch {
-	case m.used == 0 && (m.leaving || len(a.space[m.class]) > 1):
+	case m.used == 0 && (m.leaving || a.idle[m.class] > 0):
 		a.drop(id)
 		return
 	case m.leaving:
 		return
+	case m.used == 0:
+		a.idle[m.class]++ // else a few areas that come and go would be a page that comes and goes
 	}
 	page := (*a.pages.Load())[id]
 	page[at&(pageWords-1)] = kvcache.BlockHash(m.chain)

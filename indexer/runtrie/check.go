@@ -61,11 +61,14 @@ func (t *Trie) Check() error {
 	if len(live) != t.children.used {
 		return fmt.Errorf("%d children, want %d", t.children.used, len(live))
 	}
-	used, words, leaving := 0, int64(0), 0
+	used, words, leaving, idle := 0, int64(0), 0, [classes]int{}
 	for i := range t.areas.meta {
 		m := &t.areas.meta[i]
 		used += int(m.used)
 		words += int64(m.used) << m.class
+		if m.listed && m.used == 0 {
+			idle[m.class]++
+		}
 		if m.leaving {
 			leaving++
 		}
@@ -75,6 +78,9 @@ func (t *Trie) Check() error {
 	}
 	if words != t.areas.used || leaving != t.areas.leaving {
 		return fmt.Errorf("%d words, %d pages that leave, want %d and %d", t.areas.used, t.areas.leaving, words, leaving)
+	}
+	if idle != t.areas.idle {
+		return fmt.Errorf("pages that are empty %v, want %v", t.areas.idle, idle)
 	}
 	if used != areas+len(live) {
 		return fmt.Errorf("%d areas are in use, want %d and %d that wait", used, len(live), areas)

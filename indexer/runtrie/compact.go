@@ -5,8 +5,10 @@ import (
 	"slices"
 )
 
-// compactStep is how many nodes a call looks at.
-const compactStep = 128
+const (
+	compactStep = 128 // nodes that a call looks at
+	lookShare   = 128 // of the words of all pages, that come free between two looks at all pages
+)
 
 // Compact moves runs out of the emptiest pages of areas, which then go, when less than so many eighths of the words
 // of all pages are used. A call looks at some nodes and goes on where the last one ended; it reports whether there
@@ -48,15 +50,17 @@ func (t *Trie) moveOut(id uint32) {
 	t.retire(retired{what: areaGone, n: area})
 }
 
-// sparse tells whether less than so many eighths of the words of all pages are used, but for those of a few pages.
+// sparse tells whether less than so many eighths of the words of all pages are used, but for those of a few pages, and
+// whether enough came free since the last look at all pages to take another one.
 func (a *areas) sparse(eighths int64) bool {
 	pages := int64(len(a.meta) - len(a.free) - a.leaving)
-	return pages > classes && a.used*8 < pages*pageWords*eighths
+	return pages > classes && a.used*8 < pages*pageWords*eighths && a.freed >= max(pageWords/8, pages*pageWords/lookShare)
 }
 
 // empty chooses the pages that shall go, so that the others of each class are full but for a ninth, and reports whether
 // there are any. Nothing is put into them any more.
 func (a *areas) empty() (any bool) {
+	a.freed = 0
 	var of [classes][]uint32
 	for id := range a.meta {
 		if m := &a.meta[id]; m.live && !m.leaving {
@@ -86,6 +90,7 @@ func (a *areas) leave(id uint32) {
 	m.leaving = true
 	a.leaving++
 	if m.used == 0 {
+		a.idle[m.class]--
 		a.drop(id)
 	}
 }

@@ -16,7 +16,11 @@ func (t *Trie) Vacate(number int) {
 // Leaving is how many pages of areas still have to go.
 func (t *Trie) Leaving() int { return t.areas.leaving }
 
-// Words is how many words of areas are in use, and how many there are.
+// Words is how many words of areas are in use, and how many there are in pages of which any is.
 func (t *Trie) Words() (used, all int64) {
-	return t.areas.used, int64(len(t.areas.meta)-len(t.areas.free)) * pageWords
+	pages := len(t.areas.meta) - len(t.areas.free)
+	for _, idle := range t.areas.idle {
+		pages -= idle
+	}
+	return t.areas.used, int64(pages) * pageWords
 }

@@ -18,6 +18,7 @@ type Sparse[K ~uint32 | ~uint64, V comparable] struct {
 	entries []sparseEntry[K, V]
 	n       int
 	secret  uint64 // odd
+	memory  int64  // bytes of the entries
 }
 
 type sparseEntry[K ~uint32 | ~uint64, V comparable] struct {
@@ -29,9 +30,7 @@ type sparseEntry[K ~uint32 | ~uint64, V comparable] struct {
 func (s *Sparse[K, V]) Len() int { return s.n }
 
 // Bytes is the memory of the entries.
-func (s *Sparse[K, V]) Bytes() int64 {
-	return HeapBytes(len(s.entries) * int(unsafe.Sizeof(sparseEntry[K, V]{})))
-}
+func (s *Sparse[K, V]) Bytes() int64 { return s.memory }
 
 func (s *Sparse[K, V]) home(k K) int {
 	hi, _ := bits.Mul64(uint64(k)*s.secret, uint64(len(s.entries)))
@@ -100,7 +99,7 @@ func (s *Sparse[K, V]) Delete(k K) {
 	s.entries[hole] = sparseEntry[K, V]{}
 	switch {
 	case s.n == 0:
-		s.entries = nil
+		s.entries, s.memory = nil, 0
 	case len(s.entries) > minSparse && s.n*4 < len(s.entries):
 		s.resize(max(minSparse, s.n*2))
 	}
@@ -111,7 +110,7 @@ func (s *Sparse[K, V]) resize(size int) {
 		s.secret = rand.Uint64() | 1
 	}
 	was := s.entries
-	s.entries = make([]sparseEntry[K, V], size)
+	s.entries, s.memory = make([]sparseEntry[K, V], size), HeapBytes(size*int(unsafe.Sizeof(sparseEntry[K, V]{})))
 	for i := range was {
 		if was[i].key != 0 {
 			s.entries[s.place(was[i].key)] = was[i]

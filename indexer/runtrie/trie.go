@@ -102,6 +102,29 @@ func (t *Trie) Hold(id uint32, h *Holder, m Mask) (had Mask) {
 	return had
 }
 
+// HoldOf is Hold of a stretch.
+func (t *Trie) HoldOf(s Stretch, h *Holder) (had Mask) {
+	n := t.nodes.at(s.Node)
+	if n.holed == 0 && !n.inCrowd() {
+		for i := range n.cover {
+			w := n.cover[i].Load()
+			if w>>8 != h.slot+1 {
+				continue
+			}
+			lead := w & 0xff
+			if s.From > lead {
+				break
+			}
+			if s.To > lead { // it has more of the run's beginning, which is the most frequent of all changes
+				n.held += s.To - lead
+				n.cover[i].Store(packCover(h.slot, s.To))
+			}
+			return first(lead)
+		}
+	}
+	return t.Hold(s.Node, h, Positions(s.From, s.To))
+}
+
 // Drop takes positions of a node from a holder. Nodes that nobody needs any more go.
 func (t *Trie) Drop(id uint32, h *Holder, m Mask) {
 	n := t.nodes.at(id)
