@@ -47,7 +47,7 @@ type exactMeter struct {
 }
 
 func (m *exactMeter) batches() error {
-	if err := m.fill("store16-cpu-ns/block", "bytes16/block"); err != nil {
+	if err := m.fill("store16-cpu-ns/block", "hash16-cpu-ns/block", "bytes16/block"); err != nil {
 		return err
 	}
 	m.told["find-cpu-us"] = m.reader.alone().Seconds() * 1e6
@@ -72,18 +72,21 @@ func (m *exactMeter) beside(unit string) (besideReader, error) {
 }
 
 func (m *exactMeter) singles() error {
-	if err := m.fill("store1-cpu-ns/block", "bytes1/block"); err != nil {
+	if err := m.fill("store1-cpu-ns/block", "hash1-cpu-ns/block", "bytes1/block"); err != nil {
 		return err
 	}
 	return m.remove("remove1-cpu-ns/block")
 }
 
-// fill measures the first phase, its time and the heap that is in use behind it.
-func (m *exactMeter) fill(cpu, bytes string) error {
+// fill measures the first phase: its time, that of its tokens' hashing alone, and the heap that is in use behind it.
+func (m *exactMeter) fill(cpu, hashing, bytes string) error {
 	f, err := m.feed(0)
 	if err != nil {
 		return err
 	}
+	begun := processTime()
+	f.hash()
+	m.told[hashing] = per(processTime()-begun, f)
 	before := float64(heapInUse())
 	took, err := timed(f, m.index)
 	if err != nil {

@@ -89,6 +89,19 @@ func (f *indexFeed) add(p indexPlan, worker int, s planStep) {
 // blocks is how many its events name.
 func (f *indexFeed) blocks() int { return len(f.names) }
 
+// hash hashes the tokens of all stores, an event at a time, and does nothing with the hashes.
+func (f *indexFeed) hash() {
+	var hashes []kvcache.BlockHash
+	how, tokens := kvcache.Hashing{Seed: kvcache.Seed("", "")}, f.tokens
+	for i := range f.events {
+		if e := &f.events[i]; !e.removal {
+			covered := int(e.n) * planBlockSize
+			hashes, _ = how.Blocks(hashes, tokens[:covered], planBlockSize) // the size is good
+			tokens = tokens[covered:]
+		}
+	}
+}
+
 // apply feeds an index. It ends at the first event that is not taken whole.
 func (f *indexFeed) apply(x indexer.Feed) error {
 	var hashes []kvcache.EngineHash

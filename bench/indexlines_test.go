@@ -24,12 +24,12 @@ func agreements() []string {
 func toldOf(part string, concurrent bool) []string {
 	switch {
 	case part == "batches" && concurrent:
-		return append(agreements(), "store16-cpu-ns/block", "bytes16/block", "find-cpu-us", "remove16-cpu-ns/block",
+		return append(agreements(), "store16-cpu-ns/block", "hash16-cpu-ns/block", "bytes16/block", "find-cpu-us", "remove16-cpu-ns/block",
 			"beside-remove-cpu-ns/block", "beside-find-cpu-us", "beside-find-worst-us")
 	case part == "batches":
-		return append(agreements(), "store16-cpu-ns/block", "bytes16/block", "find-cpu-us", "remove16-cpu-ns/block")
+		return append(agreements(), "store16-cpu-ns/block", "hash16-cpu-ns/block", "bytes16/block", "find-cpu-us", "remove16-cpu-ns/block")
 	case part == "singles":
-		return append(agreements(), "store1-cpu-ns/block", "bytes1/block", "remove1-cpu-ns/block")
+		return append(agreements(), "store1-cpu-ns/block", "hash1-cpu-ns/block", "bytes1/block", "remove1-cpu-ns/block")
 	case concurrent:
 		return append(agreements(), "split-store-wall-ns/block", "split-store-cpu-ns/block", "churn-cpu-ns/block",
 			"churn-find-p50-us", "churn-find-p99.9-us", "churn-find-worst-us", "clear-cpu-us", "clear-find-worst-us")

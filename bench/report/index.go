@@ -22,6 +22,8 @@ func indexRows() []row {
 	return []row{
 		{"store16-cpu-ns/block", "store, 16 an event, ns a block"},
 		{"store1-cpu-ns/block", "store, 1 an event, ns a block"},
+		{"hash16-cpu-ns/block", "hashing alone, 16 an event, ns a block"},
+		{"hash1-cpu-ns/block", "hashing alone, 1 an event, ns a block"},
 		{"split-store-cpu-ns/block", "store by two writers, ns a block"},
 		{"split-store-wall-ns/block", "the same on the clock, ns a block"},
 		{"remove16-cpu-ns/block", "remove, 16 an event, ns a block"},
@@ -85,7 +87,9 @@ func indexPage(fleets []fleet) string {
 
 ![CPU time of a find, of a stored block, and bytes a block, by depth](index.svg)
 %s`, measured(ends), indexMethod)
-	indexSummary(&b, fleets)
+	for _, c := range contenders()[1:] {
+		indexSummary(&b, fleets, c)
+	}
 	for _, f := range fleets {
 		rounds := f.lines[0].Figures["exact"]["rounds"]
 		fmt.Fprintf(&b, "\n## %s workers with %s blocks each\n\n", thousands(f.workers), thousands(f.blocks))
@@ -103,9 +107,9 @@ func indexPage(fleets []fleet) string {
 	return b.String()
 }
 
-// indexSummary has the ratios to the concurrent tree, a column a fleet and depth.
-func indexSummary(b *strings.Builder, fleets []fleet) {
-	b.WriteString("\n## Ours / crtc\n\n| workers, depth |")
+// indexSummary has the ratios to another, a column a fleet and depth.
+func indexSummary(b *strings.Builder, fleets []fleet, other contender) {
+	fmt.Fprintf(b, "\n## Ours / %s\n\n| workers, depth |", other.label)
 	columns := 0
 	for _, f := range fleets {
 		for _, l := range f.lines {
@@ -115,10 +119,13 @@ func indexSummary(b *strings.Builder, fleets []fleet) {
 	}
 	b.WriteString("\n|---|" + strings.Repeat("---|", columns) + "\n")
 	for _, r := range indexRows() {
+		if ratio(fleets[0].lines[0], other.key, r.unit) == "" {
+			continue
+		}
 		b.WriteString("| " + r.label + " |")
 		for _, f := range fleets {
 			for _, l := range f.lines {
-				b.WriteString(" " + ratio(l, "crtc", r.unit) + " |")
+				b.WriteString(" " + ratio(l, other.key, r.unit) + " |")
 			}
 		}
 		b.WriteString("\n")

@@ -13,9 +13,10 @@ family with depth/2 blocks of its own until it holds its blocks; what it has is 
 turns. A block has 16 tokens. Prompts that are asked for are stored ones at full depth, of all workers.
 
 **What is timed.** CPU time of the whole process, our garbage collector and the crate's handing over to its event threads
-included; of a find that of its thread; "on the clock" is wall time. Our times for stores contain the hashing of the tokens,
-which the crate gets as hashes. What our child process is fed with lies outside of its heap, where the collector does not
-look and which does not put a collection off. CPU time and ratios hold beside other work better than times on the clock and
+included; of a find that of its thread; "on the clock" is wall time. All get the tokens of what is stored, as engines send
+them, and hash them with the rest: ours within ` + "`Apply`" + `, the crate's by a call of its ` + "`compute_block_hash_for_seq`" + ` an event; the
+rest of the crate's events is made before. What hashing takes of it is measured apart as well. What our child process is fed
+with lies outside of its heap, where the collector does not look and which does not put a collection off. CPU time and ratios hold beside other work better than times on the clock and
 the longest pauses do: time that the scheduler gives to others in the middle of a find is in its pause, and where other
 programs are at work that can be tens of milliseconds, for a thread that does nothing as well. Ratios are medians of the rounds' ratios; below 1 ours takes less.
 

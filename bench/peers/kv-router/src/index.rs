@@ -8,6 +8,8 @@ use dynamo_kv_router::protocols::{LocalBlockHash, OverlapScores, RouterEvent};
 use dynamo_kv_router::{ConcurrentRadixTreeCompressed, RadixTree, ThreadPoolIndexer};
 use tokio::runtime::{Builder, Runtime};
 
+use crate::plan::Feed;
+
 pub type Outcome<T> = Result<T, Box<dyn Error>>;
 
 /// How many events are handed over before they are waited for. What a queue
@@ -17,7 +19,10 @@ const WAITING: usize = 4096;
 /// What is measured.
 pub trait Index {
     /// Takes events, and returns when all are applied.
-    fn apply(&mut self, events: Vec<RouterEvent>) -> Outcome<()>;
+    fn apply(&mut self, feed: Feed) -> Outcome<()>;
+
+    /// Takes one event, and returns when it is applied.
+    fn take(&mut self, event: RouterEvent) -> Outcome<()>;
 
     /// Finds who has a prompt, of which nothing may be left.
     fn find(&self, prompt: &mut Vec<LocalBlockHash>) -> OverlapScores;
@@ -44,13 +49,20 @@ impl Crtc {
 }
 
 impl Index for Crtc {
-    fn apply(&mut self, events: Vec<RouterEvent>) -> Outcome<()> {
-        for (i, event) in events.into_iter().enumerate() {
-            if i % WAITING == WAITING - 1 {
+    fn apply(&mut self, feed: Feed) -> Outcome<()> {
+        let mut queued = 0;
+        feed.try_for_each(|event| -> Outcome<()> {
+            queued += 1;
+            if queued % WAITING == 0 {
                 self.runtime.block_on(self.pool.flush_and_wait())?;
             }
-            self.pool.enqueue_event(event)?;
-        }
+            Ok(self.pool.enqueue_event(event)?)
+        })?;
+        Ok(self.runtime.block_on(self.pool.flush_and_wait())?)
+    }
+
+    fn take(&mut self, event: RouterEvent) -> Outcome<()> {
+        self.pool.enqueue_event(event)?;
         Ok(self.runtime.block_on(self.pool.flush_and_wait())?)
     }
 
@@ -60,11 +72,12 @@ impl Index for Crtc {
 }
 
 impl Index for RadixTree {
-    fn apply(&mut self, events: Vec<RouterEvent>) -> Outcome<()> {
-        for event in events {
-            self.apply_event(event)?;
-        }
-        Ok(())
+    fn apply(&mut self, feed: Feed) -> Outcome<()> {
+        feed.try_for_each(|event| self.take(event))
+    }
+
+    fn take(&mut self, event: RouterEvent) -> Outcome<()> {
+        Ok(self.apply_event(event)?)
     }
 
     fn find(&self, prompt: &mut Vec<LocalBlockHash>) -> OverlapScores {

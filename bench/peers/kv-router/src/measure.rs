@@ -23,29 +23,27 @@ pub fn radix(plan: &Plan, part: &str) -> Outcome<Told> {
             let mut index = fill(
                 plan,
                 || Ok(RadixTree::new()),
-                "store16-cpu-ns/block",
-                "bytes16/block",
+                ["store16-cpu-ns/block", "hash16-cpu-ns/block", "bytes16/block"],
                 &mut told,
             )?;
             alone(&index, plan, &mut told);
-            index.apply(plan.events(1).0)?;
+            index.apply(plan.events(1))?;
             remove(&mut index, plan, "remove16-cpu-ns/block", &mut told)?;
         }
         "singles" => {
             let mut index = fill(
                 plan,
                 || Ok(RadixTree::new()),
-                "store1-cpu-ns/block",
-                "bytes1/block",
+                ["store1-cpu-ns/block", "hash1-cpu-ns/block", "bytes1/block"],
                 &mut told,
             )?;
             remove(&mut index, plan, "remove1-cpu-ns/block", &mut told)?;
         }
         "churn" => {
             let mut index = RadixTree::new();
-            index.apply(plan.events(0).0)?;
+            index.apply(plan.events(0))?;
             hits(&index, plan, ["workers/query", "blocks/query"], &mut told);
-            index.apply(plan.events(1).0)?;
+            index.apply(plan.events(1))?;
             hits(&index, plan, ["end-workers/query", "end-blocks/query"], &mut told);
             clear(&mut index, plan, &mut told)?;
         }
@@ -60,17 +58,18 @@ pub fn crtc(plan: &Plan, part: &str) -> Outcome<Told> {
     let mut told = Told::new();
     match part {
         "batches" => {
-            let mut index = fill(plan, make, "store16-cpu-ns/block", "bytes16/block", &mut told)?;
+            let mut index = fill(plan, make, ["store16-cpu-ns/block", "hash16-cpu-ns/block", "bytes16/block"], &mut told)?;
             alone(&index, plan, &mut told);
-            let (events, blocks) = plan.events(1);
-            let both = beside(&mut index, plan, |index| index.apply(events))?;
+            let feed = plan.events(1);
+            let blocks = feed.blocks;
+            let both = beside(&mut index, plan, |index| index.apply(feed))?;
             told.push(("beside-remove-cpu-ns/block", per(both.writer, blocks)));
             told.push(("beside-find-cpu-us", micros(both.reader)));
             told.push(("beside-find-worst-us", micros(both.took.worst)));
             remove(&mut index, plan, "remove16-cpu-ns/block", &mut told)?;
         }
         "singles" => {
-            let mut index = fill(plan, make, "store1-cpu-ns/block", "bytes1/block", &mut told)?;
+            let mut index = fill(plan, make, ["store1-cpu-ns/block", "hash1-cpu-ns/block", "bytes1/block"], &mut told)?;
             remove(&mut index, plan, "remove1-cpu-ns/block", &mut told)?;
         }
         "churn" => churn(make()?, plan, &mut told)?,
@@ -83,20 +82,23 @@ fn unknown(part: &str) -> String {
     format!("part {part:?}: must be batches, singles or churn")
 }
 
-/// Measures the first phase, and tells what is found in the full index. The
+/// Measures the hashing of the first phase's tokens, then that phase, and tells what is found in the full index. The
 /// events are made and gone between the two looks at the memory.
 fn fill<I: Index>(
     plan: &Plan,
     make: impl Fn() -> Outcome<I>,
-    cpu: &'static str,
-    bytes: &'static str,
+    [cpu, hashing, bytes]: [&'static str; 3],
     told: &mut Told,
 ) -> Outcome<I> {
     let before = used();
     let mut index = make()?;
-    let (events, blocks) = plan.events(0);
+    let feed = plan.events(0);
+    let blocks = feed.blocks;
     let begun = process_time();
-    index.apply(events)?;
+    feed.hash();
+    told.push((hashing, per(process_time() - begun, blocks)));
+    let begun = process_time();
+    index.apply(feed)?;
     told.push((cpu, per(process_time() - begun, blocks)));
     told.push((bytes, (used() - before) / blocks as f64));
     hits(&index, plan, ["workers/query", "blocks/query"], told);
@@ -105,9 +107,10 @@ fn fill<I: Index>(
 
 /// Measures the last phase, and tells what is found then.
 fn remove(index: &mut impl Index, plan: &Plan, cpu: &'static str, told: &mut Told) -> Outcome<()> {
-    let (events, blocks) = plan.events(2);
+    let feed = plan.events(2);
+    let blocks = feed.blocks;
     let begun = process_time();
-    index.apply(events)?;
+    index.apply(feed)?;
     told.push((cpu, per(process_time() - begun, blocks)));
     hits(index, plan, ["end-workers/query", "end-blocks/query"], told);
     Ok(())
@@ -139,15 +142,17 @@ fn alone(index: &impl Index, plan: &Plan, told: &mut Told) {
 }
 
 fn churn(mut index: Crtc, plan: &Plan, told: &mut Told) -> Outcome<()> {
-    let (events, blocks) = plan.events(0);
+    let feed = plan.events(0);
+    let blocks = feed.blocks;
     let (begun, clock) = (process_time(), Instant::now());
-    index.apply(events)?;
+    index.apply(feed)?;
     told.push(("split-store-wall-ns/block", per(clock.elapsed(), blocks)));
     told.push(("split-store-cpu-ns/block", per(process_time() - begun, blocks)));
     hits(&index, plan, ["workers/query", "blocks/query"], told);
 
-    let (events, blocks) = plan.events(1);
-    let both = beside(&mut index, plan, |index| index.apply(events))?;
+    let feed = plan.events(1);
+    let blocks = feed.blocks;
+    let both = beside(&mut index, plan, |index| index.apply(feed))?;
     told.push(("churn-cpu-ns/block", per(both.writer, blocks)));
     told.push(("churn-find-p50-us", micros(both.took.share(0.5))));
     told.push(("churn-find-p99.9-us", micros(both.took.share(0.999))));
@@ -170,7 +175,7 @@ fn clear(index: &mut impl Index, plan: &Plan, told: &mut Told) -> Outcome<usize>
 }
 
 fn empty(index: &mut impl Index, from: usize, n: usize) -> Outcome<()> {
-    (from..from + n).try_for_each(|worker| index.apply(vec![cleared(worker)]))
+    (from..from + n).try_for_each(|worker| index.take(cleared(worker)))
 }
 
 /// What a reader and the writers cost while both are at work.

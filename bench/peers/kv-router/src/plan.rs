@@ -1,10 +1,11 @@
 //! Reads plans; bench/indexplan_test.go says what one is.
 
 use std::error::Error;
+use std::hint::black_box;
 
 use dynamo_kv_router::protocols::{
-    ExternalSequenceBlockHash, KvCacheEvent, KvCacheEventData, KvCacheRemoveData, KvCacheStoreData,
-    KvCacheStoredBlockData, LocalBlockHash, RouterEvent,
+    BlockHashOptions, ExternalSequenceBlockHash, KvCacheEvent, KvCacheEventData, KvCacheRemoveData, KvCacheStoreData,
+    KvCacheStoredBlockData, LocalBlockHash, RouterEvent, compute_block_hash_for_seq,
 };
 
 const MAGIC: u64 = 0x315844494b565a31;
@@ -66,18 +67,31 @@ impl Plan {
         self.sequence_at(self.sequences()) + self.queries() + before
     }
 
-    /// The hash of a block's tokens and its name.
-    fn block(&self, sequence: usize, pos: usize) -> (LocalBlockHash, ExternalSequenceBlockHash) {
+    /// Where the words of a block are: its content, the hash of its tokens, its name.
+    fn block_at(&self, sequence: usize, pos: usize) -> usize {
         let at = self.sequence_at(sequence);
-        let word = if pos < self.half() {
+        if pos < self.half() {
             HEADER + (self.words[at + 1] as usize * self.half() + pos) * BLOCK_WORDS
         } else {
             at + 2 + (pos - self.half()) * BLOCK_WORDS
-        };
-        (
-            LocalBlockHash(self.words[word + 1]),
-            ExternalSequenceBlockHash(self.words[word + 2]),
-        )
+        }
+    }
+
+    fn hash(&self, sequence: usize, pos: usize) -> LocalBlockHash {
+        LocalBlockHash(self.words[self.block_at(sequence, pos) + 1])
+    }
+
+    fn name(&self, sequence: usize, pos: usize) -> ExternalSequenceBlockHash {
+        ExternalSequenceBlockHash(self.words[self.block_at(sequence, pos) + 2])
+    }
+
+    /// Appends the tokens of a block.
+    fn tokens(&self, sequence: usize, pos: usize, into: &mut Vec<u32>) {
+        let content = self.words[self.block_at(sequence, pos)];
+        for i in 0..u64::from(self.block_size() / 2) {
+            let pair = split_mix_64(content.wrapping_add(i));
+            into.extend([pair as u32, (pair >> 32) as u32]);
+        }
     }
 
     /// The prompts that are asked for.
@@ -85,14 +99,14 @@ impl Plan {
         let at = self.sequence_at(self.sequences());
         self.words[at..at + self.queries()]
             .iter()
-            .map(|&s| (0..self.depth()).map(|pos| self.block(s as usize, pos).0).collect())
+            .map(|&s| (0..self.depth()).map(|pos| self.hash(s as usize, pos)).collect())
             .collect()
     }
 
-    /// The events of a phase, and how many blocks they name.
-    pub fn events(&self, phase: usize) -> (Vec<RouterEvent>, usize) {
+    /// The events of a phase.
+    pub fn events(&self, phase: usize) -> Feed {
         let at = self.step_at(phase);
-        let mut blocks = 0;
+        let (mut blocks, mut tokens) = (0, Vec::new());
         let events = self.words[at..at + 2 * self.steps(phase)]
             .chunks_exact(2)
             .enumerate()
@@ -103,6 +117,7 @@ impl Plan {
                 let data = if step[0] & REMOVAL != 0 {
                     self.removal(sequence, from, to)
                 } else {
+                    (from..to).for_each(|pos| self.tokens(sequence, pos, &mut tokens));
                     self.store(sequence, from, to)
                 };
                 let worker = self.words[self.sequence_at(sequence)];
@@ -116,21 +131,23 @@ impl Plan {
                 )
             })
             .collect();
-        (events, blocks)
+        Feed {
+            events,
+            tokens,
+            block_size: self.block_size(),
+            blocks,
+        }
     }
 
     fn store(&self, sequence: usize, from: usize, to: usize) -> KvCacheEventData {
         KvCacheEventData::Stored(KvCacheStoreData {
-            parent_hash: (from > 0).then(|| self.block(sequence, from - 1).1),
+            parent_hash: (from > 0).then(|| self.name(sequence, from - 1)),
             start_position: Some(from as u32),
             blocks: (from..to)
-                .map(|pos| {
-                    let (tokens_hash, block_hash) = self.block(sequence, pos);
-                    KvCacheStoredBlockData {
-                        block_hash,
-                        tokens_hash,
-                        mm_extra_info: None,
-                    }
+                .map(|pos| KvCacheStoredBlockData {
+                    block_hash: self.name(sequence, pos),
+                    tokens_hash: LocalBlockHash(0),
+                    mm_extra_info: None,
                 })
                 .collect(),
         })
@@ -138,9 +155,58 @@ impl Plan {
 
     fn removal(&self, sequence: usize, from: usize, to: usize) -> KvCacheEventData {
         KvCacheEventData::Removed(KvCacheRemoveData {
-            block_hashes: (from..to).rev().map(|pos| self.block(sequence, pos).1).collect(),
+            block_hashes: (from..to).rev().map(|pos| self.name(sequence, pos)).collect(),
         })
     }
+}
+
+/// Events as an ingress has decoded them: the hashes of the tokens, which lie in one list in the events' order, are still
+/// to come.
+pub struct Feed {
+    events: Vec<RouterEvent>,
+    tokens: Vec<u32>,
+    block_size: u32,
+    /// How many blocks the events name.
+    pub blocks: usize,
+}
+
+impl Feed {
+    /// Hands on one event after the other once its tokens are hashed, by one call for all its blocks.
+    pub fn try_for_each<E>(self, mut apply: impl FnMut(RouterEvent) -> Result<(), E>) -> Result<(), E> {
+        let mut tokens = self.tokens.as_slice();
+        for mut event in self.events {
+            if let KvCacheEventData::Stored(data) = &mut event.event.data {
+                let (mine, others) = tokens.split_at(data.blocks.len() * self.block_size as usize);
+                tokens = others;
+                let hashes = compute_block_hash_for_seq(mine, self.block_size, BlockHashOptions::default());
+                for (block, hash) in data.blocks.iter_mut().zip(hashes) {
+                    block.tokens_hash = hash;
+                }
+            }
+            apply(event)?;
+        }
+        Ok(())
+    }
+
+    /// Hashes all tokens, and does nothing with the hashes.
+    pub fn hash(&self) {
+        let mut tokens = self.tokens.as_slice();
+        for event in &self.events {
+            if let KvCacheEventData::Stored(data) = &event.event.data {
+                let (mine, others) = tokens.split_at(data.blocks.len() * self.block_size as usize);
+                tokens = others;
+                black_box(compute_block_hash_for_seq(mine, self.block_size, BlockHashOptions::default()));
+            }
+        }
+    }
+}
+
+/// The finalizer of SplitMix64 behind one step of its state.
+fn split_mix_64(state: u64) -> u64 {
+    let mut z = state.wrapping_add(0x9e3779b97f4a7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d049bb133111eb);
+    z ^ (z >> 31)
 }
 
 /// The event by which a worker says that it holds nothing.
