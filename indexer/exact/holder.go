@@ -211,18 +211,23 @@ func (x *Index) open(h *holder, t kvcache.Tier) error {
 // eachNode does something with each node that a worker has blocks of on a tier, and
 // gives the trie's lock, which is held, to others now and then.
 func (x *Index) eachNode(h *holder, t kvcache.Tier, do func(id uint32)) {
-	done, n := make([]uint64, x.trie.IDs()/64+1), 0
-	h.tiers[t].each(func(_ kvcache.EngineHash, at runtrie.Ref) {
-		if n++; n%slice == 0 {
+	tier := &h.tiers[t]
+	if tier.own == nil {
+		return
+	}
+	// Of a node without holes the worker has the first block.
+	ids := slices.AppendSeq(tier.starts(nil), tier.own.Holed())
+	if tier.own.Holes() > 0 || tier.extra.Len() > 0 {
+		slices.Sort(ids)
+		ids = slices.Compact(ids)
+	}
+	for i, id := range ids {
+		if i%slice == slice-1 {
 			x.trie.Unlock()
 			x.trie.Lock()
 		}
-		id, _ := at.Node()
-		if bit := uint64(1) << (id % 64); done[id/64]&bit == 0 {
-			done[id/64] |= bit
-			do(id)
-		}
-	})
+		do(id)
+	}
 }
 
 // close takes all blocks of a worker out of the trie. What a find asks for goes first.

@@ -28,8 +28,8 @@ var _ indexer.Indexer = (*Index)(nil)
 // sparse is how many eighths of the memory for hashes must be in use; else it is made denser.
 const sparse = 4
 
-// slice is how many blocks are gone through before others are let in.
-const slice = 1024
+// slice is how many nodes are gone through before others are let in.
+const slice = 64
 
 // Index is an indexer.Indexer for engines that report what they store. Make one with New.
 type Index struct {

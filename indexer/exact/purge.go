@@ -15,6 +15,23 @@ func (t *table) refs(f func(runtrie.Ref)) {
 	t.texts.each(func(_ []byte, at runtrie.Ref) { f(at) })
 }
 
+// starts appends the nodes of whose first blocks there are hashes, each as often as there are.
+func (t *table) starts(ids []uint32) []uint32 {
+	for i := range t.entries {
+		if at := t.entries[i].ref; at.Starts() {
+			id, _ := at.Node()
+			ids = append(ids, id)
+		}
+	}
+	t.texts.each(func(_ []byte, at runtrie.Ref) {
+		if at.Starts() {
+			id, _ := at.Node()
+			ids = append(ids, id)
+		}
+	})
+	return ids
+}
+
 // goners are the hashes whose blocks go.
 func (t *table) goners(goes func(runtrie.Ref) bool) (all []kvcache.EngineHash) {
 	for i := range t.entries {

@@ -1,6 +1,7 @@
 package runtrie
 
 import (
+	"math/bits"
 	"sync/atomic"
 
 	"github.com/routerd/routerd/kvcache"
@@ -24,6 +25,12 @@ func RefOf(id, pos uint32) Ref { return Ref(id<<refShift | pos) }
 
 // Node returns the id of the node and the position in it.
 func (r Ref) Node() (id, pos uint32) { return uint32(r) >> refShift, uint32(r) & (1<<refShift - 1) }
+
+// Starts tells whether the block is the first of its node. It is one comparison, which in a list of many, where some are
+// none, is foreseen.
+func (r Ref) Starts() bool {
+	return bits.RotateLeft32(uint32(r), -refShift)-1 < 1<<(32-refShift)-1
+}
 
 // node is a run of blocks. What readers look at is atomic, or does not change while
 // anybody can see the node: parent and attach.

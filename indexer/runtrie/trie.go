@@ -2,6 +2,7 @@ package runtrie
 
 import (
 	"errors"
+	"iter"
 	"sync"
 	"sync/atomic"
 
@@ -76,6 +77,20 @@ func (t *Trie) Leave(h *Holder) {
 	t.slots.all[h.slot] = nil
 	t.retire(retired{what: slotGone, n: h.slot})
 }
+
+// Holed are the nodes of which the holder's positions are no prefix, in no order. They must not change meanwhile.
+func (h *Holder) Holed() iter.Seq[uint32] {
+	return func(yield func(uint32) bool) {
+		for id := range h.holes.All() {
+			if !yield(id) {
+				return
+			}
+		}
+	}
+}
+
+// Holes is how many nodes those are.
+func (h *Holder) Holes() int { return h.holes.Len() }
 
 // positions are those of a node that a holder has, of which lead are its first ones.
 func (t *Trie) positions(n *node, id uint32, h *Holder) (m Mask, lead uint32) {
