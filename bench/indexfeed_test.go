@@ -12,12 +12,12 @@ import (
 )
 
 // indexFeed is a phase of a plan, or the part of it that some workers have, as
-// an ingress would hand it on: one event a call, decoded just before. What it is
-// made from lies in the order in which it is read, outside of the heap, so that
-// it makes the garbage collector neither work nor wait.
+// an ingress would hand it on: one event a call. What it is made from lies in the
+// order in which it is read, outside of the heap, so that it makes the garbage
+// collector neither work nor wait.
 type indexFeed struct {
 	events []feedEvent
-	names  []uint64
+	names  []kvcache.EngineHash // numbers, which point at nothing
 	tokens []uint32
 }
 
@@ -55,7 +55,7 @@ func newIndexFeed(p indexPlan, phase int, mine func(worker int) bool) (*indexFee
 	if f.events, err = offHeap[feedEvent](count.events); err != nil {
 		return nil, err
 	}
-	if f.names, err = offHeap[uint64](count.names); err != nil {
+	if f.names, err = offHeap[kvcache.EngineHash](count.names); err != nil {
 		return nil, err
 	}
 	if f.tokens, err = offHeap[uint32](count.tokens); err != nil {
@@ -70,7 +70,7 @@ func (f *indexFeed) add(p indexPlan, worker int, s planStep) {
 	if s.removal {
 		for pos := s.to - 1; pos >= s.from; pos-- {
 			b, i := p.block(s.sequence, pos)
-			f.names = append(f.names, b.name(i))
+			f.names = append(f.names, kvcache.NumberHash(b.name(i)))
 		}
 	} else {
 		if s.from > 0 {
@@ -79,7 +79,7 @@ func (f *indexFeed) add(p indexPlan, worker int, s planStep) {
 		}
 		for pos := s.from; pos < s.to; pos++ {
 			b, i := p.block(s.sequence, pos)
-			f.names = append(f.names, b.name(i))
+			f.names = append(f.names, kvcache.NumberHash(b.name(i)))
 			f.tokens = appendTokens(f.tokens, b.content(i))
 		}
 	}
@@ -104,15 +104,11 @@ func (f *indexFeed) hash() {
 
 // apply feeds an index. It ends at the first event that is not taken whole.
 func (f *indexFeed) apply(x indexer.Feed) error {
-	var hashes []kvcache.EngineHash
 	var one [1]kvcache.Event
 	names, tokens := f.names, f.tokens
 	for i := range f.events {
 		e := &f.events[i]
-		hashes = hashes[:0]
-		for _, name := range names[:e.n] {
-			hashes = append(hashes, kvcache.NumberHash(name))
-		}
+		hashes := names[:e.n]
 		names = names[e.n:]
 		one[0] = kvcache.Event{Kind: kvcache.Removed, Hashes: hashes}
 		if !e.removal {
@@ -130,8 +126,8 @@ func (f *indexFeed) apply(x indexer.Feed) error {
 	return nil
 }
 
-// offHeap is an empty slice with room for n elements, which must have no
-// pointers. It is there for the life of the process.
+// offHeap is an empty slice with room for n elements, which must not point at
+// anything. It is there for the life of the process.
 func offHeap[T any](n int) ([]T, error) {
 	if n == 0 {
 		return nil, nil

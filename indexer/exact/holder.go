@@ -152,13 +152,15 @@ func (h *holder) release(t kvcache.Tier, at runtrie.Ref) {
 	if at == h.tip.at {
 		h.tip = tip{}
 	}
-	extra := &h.tiers[t].extra
-	if more := extra.Get(at); more > 1 {
-		extra.Put(at, more-1)
-		return
-	} else if more == 1 {
-		extra.Delete(at)
-		return
+	if extra := &h.tiers[t].extra; extra.Len() > 0 {
+		switch more := extra.Get(at); {
+		case more > 1:
+			extra.Put(at, more-1)
+			return
+		case more == 1:
+			extra.Delete(at)
+			return
+		}
 	}
 	id, pos := at.Node()
 	if n := len(h.free); n > 0 && h.free[n-1].Node == id {
