@@ -19,7 +19,7 @@ cargo build --release --locked --manifest-path bench/peers/kv-router/Cargo.toml 
 (cd bench/report && go build -o "$out/report" .)
 
 # The plans of the large fleet are some hundred megabytes, and /tmp may be memory.
-BENCH_INDEX_FLEETS=${FLEETS:-64x20000x5 1024x10000x1} BENCH_INDEX_DEPTHS=${DEPTHS:-64,512,4096} \
+BENCH_INDEX_FLEETS=${FLEETS:-64x20000x5 1024x10000x3} BENCH_INDEX_DEPTHS=${DEPTHS:-64,512,4096} \
 	BENCH_KV_ROUTER=$out/target/release/bench-kv-router BENCH_JSON=$out/figures.json TMPDIR=$out \
 	go test -run '^$' -bench '^BenchmarkIndex$' -benchtime 1x -timeout 120m ./bench
 "$out/report" index "$out/figures.json" "${OUT:-docs/benchmarks}"

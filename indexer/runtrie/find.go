@@ -15,6 +15,8 @@ type Query struct {
 	active []uint64 // those that hold all blocks so far
 	next   []uint64
 	length []uint32 // by slot
+
+	foreseen uint32 // only so that what foresee reads is not left out
 }
 
 // NewQuery returns a query that asks for nobody.
@@ -57,6 +59,7 @@ func (t *Trie) Find(q *Query, blocks []kvcache.BlockHash) {
 	for id := t.child(t.nodes.at(0), 0, 0, blocks[0]); id != 0 && left > 0; {
 		n := t.nodes.at(id)
 		n.use(now)
+		t.foresee(q, n)
 		m := 0
 		if left == 1 {
 			m, left = t.passAlone(q, n, id, blocks[base:], uint32(base))
@@ -73,6 +76,18 @@ func (t *Trie) Find(q *Query, blocks []kvcache.BlockHash) {
 		for i, set := range q.active {
 			q.settle(i, set, uint32(base))
 		}
+	}
+}
+
+// foresee reads of the node that most likely comes behind n what is looked at first, so that the memory is there by then.
+func (t *Trie) foresee(q *Query, n *node) {
+	kid := n.next.Load()
+	if kid == 0 {
+		return
+	}
+	q.foreseen += uint32(t.nodes.at(kid).run.Load())
+	if c := t.nodes.crowd(kid).Load(); c != nil {
+		q.foreseen += c.lead
 	}
 }
 
