@@ -4,8 +4,6 @@ import (
 	"slices"
 	"time"
 
-	zmq4 "github.com/pebbe/zmq4"
-
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/ingress/stream"
 	"github.com/routerd/routerd/ingress/wire"
@@ -21,14 +19,14 @@ func (s *subscription) serveLive() (more bool) {
 	for t := newTurn(); t.goesOn(); {
 		received := s.receive(t)
 		s.serveMonitor()
-		for i, frames := range received {
+		for _, frames := range received {
 			now := time.Now()
 			if l := s.recipient(frames, now); l != nil {
 				s.reassure(l, now)
 				l.heard = s.link.shakes
 				l.live(frames, now)
 			}
-			received[i] = nil
+			clear(frames) // the list of them is used again
 		}
 		if len(received) == 0 {
 			return false
@@ -41,7 +39,11 @@ func (s *subscription) serveLive() (more bool) {
 func (s *subscription) receive(t *turn) [][][]byte {
 	some := s.owner.received[:0]
 	for size := 0; len(some) < perLook && size < perLookBytes; {
-		frames, err := s.sub.RecvMessageBytes(zmq4.DONTWAIT)
+		var frames [][]byte
+		if len(some) < cap(some) {
+			frames = some[:len(some)+1][len(some)][:0]
+		}
+		frames, err := receiveMessage(s.sub, frames)
 		if err != nil {
 			break
 		}
