@@ -110,10 +110,10 @@ func (h *holder) find(own kvcache.Tier, e kvcache.EngineHash) runtrie.Ref {
 
 // hold gives positions of a node to a worker on a tier, and returns which it had there.
 func (x *Index) hold(h *holder, t kvcache.Tier, s runtrie.Stretch) (had runtrie.Mask) {
-	had = x.trie.HoldOf(s, h.tiers[t].own)
+	had = x.trie.HoldStretch(s, h.tiers[t].own)
 	for u := max(t, kvcache.Host); u < kvcache.Tiers; u++ {
 		if up := h.tiers[u].upTo; up != nil {
-			x.trie.HoldOf(s, up)
+			x.trie.HoldStretch(s, up)
 		}
 	}
 	return had
@@ -217,12 +217,14 @@ func (x *Index) eachNode(h *holder, t kvcache.Tier, do func(id uint32)) {
 	if tier.own == nil {
 		return
 	}
+	x.trie.Unlock() // a large table takes some milliseconds
 	// Of a node without holes the worker has the first block.
 	ids := slices.AppendSeq(tier.starts(nil), tier.own.Holed())
 	if tier.own.Holes() > 0 || tier.extra.Len() > 0 {
 		slices.Sort(ids)
 		ids = slices.Compact(ids)
 	}
+	x.trie.Lock()
 	for i, id := range ids {
 		if i%slice == slice-1 {
 			x.trie.Unlock()

@@ -117,8 +117,8 @@ func (t *Trie) Hold(id uint32, h *Holder, m Mask) (had Mask) {
 	return had
 }
 
-// HoldOf is Hold of a stretch.
-func (t *Trie) HoldOf(s Stretch, h *Holder) (had Mask) {
+// HoldStretch is Hold of the positions of a stretch.
+func (t *Trie) HoldStretch(s Stretch, h *Holder) (had Mask) {
 	n := t.nodes.at(s.Node)
 	if n.holed == 0 && !n.inCrowd() {
 		for i := range n.cover {
@@ -242,9 +242,6 @@ func (t *Trie) prune(id uint32) {
 
 // Nodes is how many nodes there are, those that wait to be used again included.
 func (t *Trie) Nodes() int { return t.nodes.used() }
-
-// IDs is above each node's id.
-func (t *Trie) IDs() uint32 { return t.nodes.fresh }
 
 // Salted tells whether any chain has a salt. It may be called at any time; who holds a
 // block of such a chain is told so.
