@@ -71,6 +71,9 @@ func readyLine(router *app.App) string {
 	if at := router.SelectionAddress(); at != "" {
 		line += " selection=" + at
 	}
+	if at := router.IndexAddress(); at != "" {
+		line += " index=" + at
+	}
 	return line
 }
 

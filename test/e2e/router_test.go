@@ -22,7 +22,7 @@ import (
 	"github.com/routerd/routerd/sim"
 )
 
-var readyLine = regexp.MustCompile(`^ready frontend=(\S+) admin=(\S+)(?: selection=(\S+))?$`)
+var readyLine = regexp.MustCompile(`^ready frontend=(\S+) admin=(\S+)(?: selection=(\S+))?(?: index=\S+)?$`)
 
 // router is a running `routerd serve`.
 type router struct {
