@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/indexer/remote"
 )
 
@@ -126,6 +127,8 @@ func checkPrimary(address string) (allowed string) {
 	return "http://HOST:PORT or unix:PATH with an absolute path of at most 107 bytes"
 }
 
+const peerForm = "http://HOST:PORT, https://HOST:PORT or unix:PATH"
+
 // checkPeer is what a peer's address may be; empty when it may.
 func checkPeer(address string) (allowed string) {
 	if path, unix := SocketPath(address); unix {
@@ -136,7 +139,11 @@ func checkPeer(address string) (allowed string) {
 	}
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "" {
-		return "http://HOST:PORT, https://HOST:PORT or unix:PATH"
+		return peerForm
+	}
+	u.Scheme = "http" // host and port are as a worker's
+	if _, err := fleet.NormaliseURL(u.String()); err != nil {
+		return peerForm
 	}
 	return ""
 }

@@ -14,7 +14,7 @@ func TestPeersAreAddressesOfSelectionServices(t *testing.T) {
 	if len(got) != 3 {
 		t.Errorf("got %v", got)
 	}
-	for _, bad := range []string{"10.0.0.7:8092", "ftp://h", "http://", "http://h/dump", "http://h?x=1", "unix:relative", ""} {
+	for _, bad := range []string{"10.0.0.7:8092", "ftp://h", "http://", "http://h/dump", "http://h?x=1", "https://:8092", "https://h:99999", "unix:relative", ""} {
 		refused(t, "index: {peers: ['http://ok', '"+bad+"']}\n", nil, `index.peers[1]: "`+bad+`" is not allowed`)
 	}
 	_, err := load(t, "index: {peers: ['http://user:CANARY@h']}\n", nil)
@@ -32,7 +32,7 @@ func TestAnIndexIsTheRoutersOwnUnlessAPrimaryIsNamed(t *testing.T) {
 			t.Errorf("got %+v", x)
 		}
 	}
-	for _, bad := range []string{"", "10.0.0.7:8093", "https://h", "http://", "http://h/index", "unix:relative"} {
+	for _, bad := range []string{"", "10.0.0.7:8093", "https://h", "http://", "http://h/index", "http://:8093", "http://h:99999", "http://h:0", "unix:relative"} {
 		refused(t, "index: {kind: remote, remote: {url: '"+bad+"'}}\n", nil, `index.remote.url: "`+bad+`" is not allowed; allowed: http://HOST:PORT or unix:PATH`)
 	}
 	refused(t, "index: {remote: {url: 'ftp://h'}}\n", nil, `index.remote.url: "ftp://h" is not allowed`)
