@@ -202,10 +202,15 @@ func (c *checker) duration(path []string, v any, n *node) {
 func (c *checker) bytes(path []string, v any, n *node) {
 	low, _ := ParseBytes(n.tag.Get("min"))
 	up, _ := ParseBytes(n.tag.Get("max"))
+	allowed := errBytes.Error() + ", " + low.String() + " to " + up.String()
+	off := n.tag.Get("off") != ""
+	if off {
+		allowed += ", or 0 for off"
+	}
 	text, plain := c.written(path, v)
 	b, err := ParseBytes(text)
-	if err != nil || !plain || b < low || b > up {
-		c.refuse(path, text, errBytes.Error()+", "+low.String()+" to "+up.String())
+	if err != nil || !plain || b > up || b < low && (b != 0 || !off) {
+		c.refuse(path, text, allowed)
 	}
 }
 

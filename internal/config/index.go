@@ -21,7 +21,7 @@ const (
 // Index configures the index of the engines' caches.
 type Index struct {
 	Kind          string      `koanf:"kind" reload:"restart" oneof:"exact approx remote" doc:"Where it comes from: the KV events of engines (exact); the router's own decisions (approx), for engines that tell nothing; or another router, which index.remote names (remote). With the latter two nobody listens to the KV events of workers."`
-	MaxBytes      Bytes       `koanf:"max_bytes" reload:"restart" min:"0B" max:"1024GiB" doc:"Bound of the memory of one partition's index; 0 for none. Above it, blocks give way that were neither stored nor found for longest: they are not found any more until their engine stores them anew. Below 16MiB few fit. Of the kind exact only."`
+	MaxBytes      Bytes       `koanf:"max_bytes" reload:"restart" min:"1MiB" max:"1024GiB" off:"0" doc:"Bound of the memory of one partition's index; 0 for none. Above it, blocks give way that were neither stored nor found for longest: they are not found any more until their engine stores them anew. Below 16MiB few fit. Of the kind exact only."`
 	Peers         []string    `koanf:"peers" reload:"restart" doc:"Selection services of other routers, http://HOST:PORT, https://HOST:PORT or unix:PATH, whose index a start takes over: of the first that answers. Of the kind exact only."`
 	PeerTokenFile string      `koanf:"peer_token_file" reload:"restart" doc:"File that holds the bearer token which they ask for; empty for none."`
 	PeerTimeout   Duration    `koanf:"peer_timeout" reload:"restart" min:"10ms" max:"10m" doc:"How long one of them may take to hand its index over."`

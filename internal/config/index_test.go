@@ -94,3 +94,15 @@ func TestWhatIsProbablyNotMeantOfTheIndexIsWarnedOf(t *testing.T) {
 		}
 	}
 }
+
+// Where less than 1 MiB is left for an index it can hardly hold anything, and says so with each store.
+func TestAnIndexHasRoomOrNoBound(t *testing.T) {
+	for text, want := range map[string]config.Bytes{"0": 0, "1MiB": 1 << 20} {
+		if x := mustLoad(t, "index: {max_bytes: "+text+"}\n", nil).Config.Index; x.MaxBytes != want {
+			t.Errorf("%s: got %v", text, x.MaxBytes)
+		}
+	}
+	for _, bad := range []string{"1KiB", "1048575", "1025GiB"} {
+		refused(t, "index: {max_bytes: "+bad+"}\n", nil, `index.max_bytes: "`+bad+`" is not allowed; allowed: a size`, "1MiB to 1024GiB, or 0 for off")
+	}
+}

@@ -112,8 +112,12 @@ func allowedText(tag reflect.StructTag) string {
 		low = "0"
 	}
 	text := low + " to " + up
-	if tag.Get("off") == "true" {
+	switch off := tag.Get("off"); off {
+	case "":
+	case "true":
 		text += ", 0s is off"
+	default:
+		text += ", " + off + " is off"
 	}
 	return text
 }
