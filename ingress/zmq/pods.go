@@ -13,13 +13,16 @@ import (
 // strangersTold is how many messages of nobody's a subscription tells of, so that a flood of them is no flood of the log.
 const strangersTold = 8
 
+// keptFrames bounds the lists of frames that are used again; a message of an engine has three.
+const keptFrames = 8
+
 // serveLive handles live messages. A reconnect is looked for after some were received and before any of them is handled,
 // since the messages behind it mean something else.
 func (s *subscription) serveLive() (more bool) {
 	for t := newTurn(); t.goesOn(); {
 		received := s.receive(t)
 		s.serveMonitor()
-		for _, frames := range received {
+		for i, frames := range received {
 			now := time.Now()
 			if l := s.recipient(frames, now); l != nil {
 				s.reassure(l, now)
@@ -27,6 +30,9 @@ func (s *subscription) serveLive() (more bool) {
 				l.live(frames, now)
 			}
 			clear(frames) // the list of them is used again
+			if cap(frames) > keptFrames {
+				received[i] = nil
+			}
 		}
 		if len(received) == 0 {
 			return false
