@@ -13,7 +13,7 @@ import (
 // Writers, readers, snapshots and removals go on beside each other while the index gives blocks up, and at no moment it
 // is more than a tenth above its cap. A worker whose prompt is asked for all the time is always found with all of it.
 func TestI2_ACappedIndexStaysNearItsCapWhateverComesTogether(t *testing.T) {
-	const most, depth = 4 << 20, 50
+	const most, rounds, depth = evictingCap, evictingRounds, 50
 	x := exact.NewCapped(1, most)
 	prompt := func(n int) kvcache.Event {
 		e := kvcache.Event{Kind: kvcache.Stored, BlockSize: 1}
@@ -30,13 +30,13 @@ func TestI2_ACappedIndexStaysNearItsCapWhateverComesTogether(t *testing.T) {
 	for w := range 4 {
 		writers.Go(func() {
 			who, out := fleet.Worker{ID: fleet.WorkerID(w)}, make([]kvcache.Overlap, 1)
-			for n := range 2000 {
+			for n := range rounds {
 				x.Find(blocks, []fleet.Worker{steady}, out) // all the time, whenever the readers get their turns
 				x.Apply(who, []kvcache.Event{prompt(1 + 4*n + w), prompt(1 + n), {Kind: kvcache.Removed, Hashes: prompt(1 + n).Hashes[40:]}})
-				switch n % 1200 {
-				case 800:
+				switch n % (rounds * 3 / 5) {
+				case rounds * 2 / 5:
 					x.Clear(who)
-				case 1160:
+				case rounds * 58 / 100:
 					x.Remove(who)
 				}
 			}
