@@ -116,6 +116,9 @@ func (c Config) unusedIndex() (out []Warning) {
 	if c.Index.Remote.URL != "" && c.Index.Kind != IndexRemote {
 		out = append(out, Warning{WarnUnusedPrimary, "index.kind", fmt.Sprintf("index.remote.url is given and index.kind is %q: the primary is not asked", c.Index.Kind)})
 	}
+	if x, usual := c.Index, defaultIndex(); x.Kind != IndexExact && x.MaxBytes != usual.MaxBytes {
+		out = append(out, Warning{WarnUnusedBound, "index.max_bytes", fmt.Sprintf("index.max_bytes bounds an index of KV events, and index.kind is %q", x.Kind)})
+	}
 	return out
 }
 

@@ -83,6 +83,7 @@ func TestWhatIsProbablyNotMeantOfTheIndexIsWarnedOf(t *testing.T) {
 		"serve: {listen: '0.0.0.0:8093', token_file: /t}":        "",
 		"serve: {token_file: /t}":                                config.WarnUnusedToken + " index.serve.listen",
 		"remote: {url: 'unix:/s'}":                               config.WarnUnusedPrimary + " index.kind",
+		"kind: approx, max_bytes: 1GiB":                          config.WarnUnusedBound + " index.max_bytes",
 		"kind: remote, remote: {url: 'unix:/s', token_file: /t}": "",
 	} {
 		got := ""
