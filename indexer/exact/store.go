@@ -179,8 +179,8 @@ func (x *Index) insert(h *holder, t kvcache.Tier, behind runtrie.Ref, salt uint6
 
 // reach notes where a store ended whose path is the last one.
 func (h *holder) reach(t kvcache.Tier, hashes []kvcache.EngineHash) {
-	h.tip = tip{}
 	if len(hashes) == 0 {
+		h.tip = tip{}
 		return
 	}
 	end := h.path[len(h.path)-1]

@@ -50,7 +50,7 @@ func newAreas() *areas {
 
 // reset lets go of all pages.
 func (a *areas) reset() {
-	*a = areas{}
+	a.meta, a.free, a.space, a.used, a.leaving, a.idle, a.freed = nil, nil, [classes][]uint32{}, 0, 0, [classes]int{}, 0
 	a.pages.Store(&[]*areaPage{})
 }
 

@@ -79,8 +79,8 @@ func (t *Trie) Check() error {
 	if words != t.areas.used || leaving != t.areas.leaving {
 		return fmt.Errorf("%d words, %d pages that leave, want %d and %d", t.areas.used, t.areas.leaving, words, leaving)
 	}
-	if idle != t.areas.idle {
-		return fmt.Errorf("pages that are empty %v, want %v", t.areas.idle, idle)
+	if idle != t.areas.idle || slices.Max(idle[:]) > 1 {
+		return fmt.Errorf("pages that are empty %v, want %v, one of a class at most", t.areas.idle, idle)
 	}
 	if used != areas+len(live) {
 		return fmt.Errorf("%d areas are in use, want %d and %d that wait", used, len(live), areas)

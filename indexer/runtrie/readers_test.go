@@ -60,9 +60,16 @@ func (s *stage) hold(p *player, blocks []kvcache.BlockHash) (refs []runtrie.Ref)
 // drop takes blocks from the player, the last one first. Runs that stay go elsewhere now and then.
 func (s *stage) drop(p *player, refs []runtrie.Ref) {
 	s.trie.Lock()
-	defer s.trie.Unlock()
 	s.trie.Vacate(s.rnd.Int())
 	s.trie.Compact(8)
+	s.trie.Unlock()
+	s.release(p, refs)
+}
+
+// release is drop with all runs staying where they are.
+func (s *stage) release(p *player, refs []runtrie.Ref) {
+	s.trie.Lock()
+	defer s.trie.Unlock()
 	for i := len(refs) - 1; i >= 0; i-- {
 		id, pos := refs[i].Node()
 		s.trie.Drop(id, p.Holder, runtrie.Positions(pos, pos+1))

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	zmq4 "github.com/pebbe/zmq4"
+
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/ingress/stream"
 	"github.com/routerd/routerd/ingress/wire"
@@ -12,9 +14,6 @@ import (
 
 // strangersTold is how many messages of nobody's a subscription tells of, so that a flood of them is no flood of the log.
 const strangersTold = 8
-
-// keptFrames bounds the lists of frames that are used again; a message of an engine has three.
-const keptFrames = 8
 
 // serveLive handles live messages. A reconnect is looked for after some were received and before any of them is handled,
 // since the messages behind it mean something else.
@@ -29,10 +28,7 @@ func (s *subscription) serveLive() (more bool) {
 				l.heard = s.link.shakes
 				l.live(frames, now)
 			}
-			clear(frames) // the list of them is used again
-			if cap(frames) > keptFrames {
-				received[i] = nil
-			}
+			received[i] = nil
 		}
 		if len(received) == 0 {
 			return false
@@ -45,11 +41,7 @@ func (s *subscription) serveLive() (more bool) {
 func (s *subscription) receive(t *turn) [][][]byte {
 	some := s.owner.received[:0]
 	for size := 0; len(some) < perLook && size < perLookBytes; {
-		var frames [][]byte
-		if len(some) < cap(some) {
-			frames = some[:len(some)+1][len(some)][:0]
-		}
-		frames, err := receiveMessage(s.sub, frames)
+		frames, err := s.sub.RecvMessageBytes(zmq4.DONTWAIT)
 		if err != nil {
 			break
 		}

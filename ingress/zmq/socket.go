@@ -37,19 +37,3 @@ func closeSocket(s *zmq4.Socket) {
 
 // interrupted tells whether a signal ended the wait of a poll.
 func interrupted(err error) bool { return zmq4.AsErrno(err) == zmq4.Errno(syscall.EINTR) }
-
-// receiveMessage appends the frames of the next message to list, without waiting for one. It is RecvMessageBytes into a
-// list that was there before.
-func receiveMessage(s *zmq4.Socket, list [][]byte) ([][]byte, error) {
-	for {
-		frame, err := s.RecvBytes(zmq4.DONTWAIT)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, frame)
-		more, err := s.GetRcvmore()
-		if err != nil || !more {
-			return list, err
-		}
-	}
-}

@@ -176,9 +176,7 @@ impl Feed {
         let mut tokens = self.tokens.as_slice();
         for mut event in self.events {
             if let KvCacheEventData::Stored(data) = &mut event.event.data {
-                let (mine, others) = tokens.split_at(data.blocks.len() * self.block_size as usize);
-                tokens = others;
-                let hashes = compute_block_hash_for_seq(mine, self.block_size, BlockHashOptions::default());
+                let hashes = next_hashes(&mut tokens, data.blocks.len(), self.block_size);
                 for (block, hash) in data.blocks.iter_mut().zip(hashes) {
                     block.tokens_hash = hash;
                 }
@@ -193,12 +191,17 @@ impl Feed {
         let mut tokens = self.tokens.as_slice();
         for event in &self.events {
             if let KvCacheEventData::Stored(data) = &event.event.data {
-                let (mine, others) = tokens.split_at(data.blocks.len() * self.block_size as usize);
-                tokens = others;
-                black_box(compute_block_hash_for_seq(mine, self.block_size, BlockHashOptions::default()));
+                black_box(next_hashes(&mut tokens, data.blocks.len(), self.block_size));
             }
         }
     }
+}
+
+/// Takes the tokens of the next blocks off a list, and hashes them.
+fn next_hashes(tokens: &mut &[u32], blocks: usize, block_size: u32) -> Vec<LocalBlockHash> {
+    let (mine, others) = tokens.split_at(blocks * block_size as usize);
+    *tokens = others;
+    compute_block_hash_for_seq(mine, block_size, BlockHashOptions::default())
 }
 
 /// The finalizer of SplitMix64 behind one step of its state.
