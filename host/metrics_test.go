@@ -84,7 +84,11 @@ func TestTheSeriesOfAPluginGoWithItsLastStage(t *testing.T) {
 	}
 	check := func(when string, want ...string) {
 		t.Helper()
-		if diff := cmp.Diff(want, of()); diff != "" {
+		got := of()
+		if len(want) > 0 { // one of a thousand calls is audited, by chance; no audit stays behind the last stage
+			got = slices.DeleteFunc(got, func(name string) bool { return strings.HasPrefix(name, "routerd_plugin_audits_total") })
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", when, diff)
 		}
 	}
