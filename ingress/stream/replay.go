@@ -15,6 +15,7 @@ const maxTimeouts = 60
 // ask starts a replay.
 func (s *Stream) ask(why purpose, from uint64, now time.Time) {
 	s.asking, s.answered, s.hole = why, 0, false
+	s.blind = len(s.live) == 0
 	s.next = from
 	s.endBy = now.Add(maxTimeouts * s.cfg.ReplayTimeout)
 	s.deadline = now.Add(s.cfg.ReplayTimeout)
@@ -130,7 +131,8 @@ func (s *Stream) AnswerEnd(now time.Time) {
 	}
 }
 
-// endReplay judges a replay that went straight into the state.
+// endReplay judges a replay that went straight into the state. One that was asked for blindly may be older than the first
+// live message: what came between them is asked for at once.
 func (s *Stream) endReplay(now time.Time) {
 	switch {
 	case s.hole && s.first > s.next && s.first > s.least():
@@ -138,7 +140,9 @@ func (s *Stream) endReplay(now time.Time) {
 	case s.hole:
 		s.fail(NotContiguous, now)
 	case s.short():
-		if s.answered == 0 {
+		if s.blind {
+			s.askOn(now)
+		} else if s.answered == 0 {
 			s.fail(Empty, now)
 		} else {
 			s.fail(EndedEarly, now)
@@ -148,6 +152,15 @@ func (s *Stream) endReplay(now time.Time) {
 			s.complete = true // the engine has published nothing yet
 		}
 		s.done(now)
+	}
+}
+
+// askOn asks for what follows the last applied message, or for all while there is none.
+func (s *Stream) askOn(now time.Time) {
+	if s.has {
+		s.ask(gap, s.last+1, now)
+	} else {
+		s.ask(join, 0, now)
 	}
 }
 

@@ -75,7 +75,8 @@ type Stream struct {
 	complete bool   // the state began with the engine's first message or a clear
 
 	asking    purpose
-	answered  int       // answers to the running replay
+	blind     bool      // the running replay was asked for before any live message waited
+	answered  int       // answers to it
 	first     uint64    // the first of them
 	hole      bool      // an answer skipped numbers
 	next      uint64    // the number that a verify or repair replay needs next

@@ -84,7 +84,7 @@ func untilSeq(t *testing.T, in *zmq.DirectIngress, seq uint64) zmq.Status {
 	t.Helper()
 	testkit.Until(t, fmt.Sprintf("message %d is applied", seq), func() bool {
 		st := status(t, in)
-		return st.Seen && st.LastSeq == seq && st.State != stream.Gap && st.State != stream.Resync
+		return st.Seen && st.LastSeq == seq && st.State != stream.Syncing && st.State != stream.Gap && st.State != stream.Resync
 	})
 	return status(t, in)
 }
