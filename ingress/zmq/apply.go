@@ -115,7 +115,7 @@ func (l *listener) ask(from uint64) error {
 	if err := prepareSocket(s, &l.ingress.cfg, &l.ingress.keys, int64(l.ingress.cfg.MaxMessage), l.src.Replay); err != nil {
 		return err
 	}
-	if err := s.SetRcvhwm(l.ingress.cfg.RcvHWM); err != nil {
+	if err := s.SetRcvhwm(replayHWM); err != nil {
 		return err
 	}
 	if err := s.SetRcvbuf(replayBuffer); err != nil {

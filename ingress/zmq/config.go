@@ -16,8 +16,8 @@ import (
 type Config struct {
 	// Owners is the number of goroutines that own sockets, 1 to 64.
 	Owners int
-	// RcvHWM is how many messages ZeroMQ keeps for a socket, of live ones or of a replay, before the publisher's are lost,
-	// 1 to 10,000,000.
+	// RcvHWM is how many live messages of a socket wait to be read, 1 to 10,000,000. Further ones wait with the publisher,
+	// which drops those beyond its own bound.
 	RcvHWM int
 	// MaxMessage is the largest message in bytes, 1 KiB to wire.MaxPayload. ZeroMQ closes the connection for a larger one.
 	MaxMessage int
@@ -48,7 +48,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		Owners:           1,
-		RcvHWM:           100_000,
+		RcvHWM:           1000,
 		MaxMessage:       wire.MaxPayload,
 		ReconnectIvl:     100 * time.Millisecond,
 		ReconnectIvlMax:  5 * time.Second,
@@ -83,17 +83,18 @@ func (c Config) Validate() error {
 	for _, f := range []struct {
 		name          string
 		value, lo, hi time.Duration
+		is            string // what lo is the value of
 	}{
-		{"reconnect_ivl", c.ReconnectIvl, time.Millisecond, time.Hour},
-		{"reconnect_ivl_max", c.ReconnectIvlMax, c.ReconnectIvl, time.Hour},
-		{"heartbeat", c.Heartbeat, 100 * time.Millisecond, time.Hour},
-		{"unconnected_after", c.UnconnectedAfter, time.Millisecond, time.Hour},
-		{"replay_timeout", c.ReplayTimeout, 10 * time.Millisecond, 10 * time.Minute},
-		{"replay_retry_min", c.ReplayRetryMin, time.Millisecond, time.Hour},
-		{"replay_retry_max", c.ReplayRetryMax, c.ReplayRetryMin, time.Hour},
+		{"reconnect_ivl", c.ReconnectIvl, time.Millisecond, time.Hour, ""},
+		{"reconnect_ivl_max", c.ReconnectIvlMax, c.ReconnectIvl, time.Hour, ", reconnect_ivl,"},
+		{"heartbeat", c.Heartbeat, 100 * time.Millisecond, time.Hour, ""},
+		{"unconnected_after", c.UnconnectedAfter, time.Millisecond, time.Hour, ""},
+		{"replay_timeout", c.ReplayTimeout, 10 * time.Millisecond, 10 * time.Minute, ""},
+		{"replay_retry_min", c.ReplayRetryMin, time.Millisecond, time.Hour, ""},
+		{"replay_retry_max", c.ReplayRetryMax, c.ReplayRetryMin, time.Hour, ", replay_retry_min,"},
 	} {
 		if f.value < f.lo || f.value > f.hi {
-			return &fleet.FieldError{Field: f.name, Value: f.value.String(), Allowed: fmt.Sprintf("%v to %v", f.lo, f.hi)}
+			return &fleet.FieldError{Field: f.name, Value: f.value.String(), Allowed: fmt.Sprintf("%v%s to %v", f.lo, f.is, f.hi)}
 		}
 	}
 	return c.Curve.validate(zmq4.HasCurve())

@@ -12,8 +12,12 @@ import (
 	"github.com/routerd/routerd/kvcache"
 )
 
-// replayBuffer is the kernel's receive buffer for replays, in bytes: publishers drop what a slow reader leaves.
-const replayBuffer = 4 << 20
+// Publishers drop what a slow reader of a replay leaves, so that much of it may wait here: replayBuffer bytes with the
+// kernel and replayHWM messages with ZeroMQ.
+const (
+	replayBuffer = 4 << 20
+	replayHWM    = 100_000
+)
 
 // listener is one registered worker and rank. It belongs to its owner's goroutine, except for what mu guards.
 type listener struct {

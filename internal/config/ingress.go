@@ -5,7 +5,7 @@ import "github.com/routerd/routerd/ingress/zmq"
 // Ingress configures the sockets over which engines tell of their caches and their load.
 type Ingress struct {
 	Owners           int      `koanf:"owners" reload:"restart" min:"1" max:"64" doc:"Threads that read the KV events of all ranks. One costs least; more pay off beyond some ten thousand messages a second."`
-	RcvHWM           int      `koanf:"rcv_hwm" reload:"restart" min:"1" max:"10000000" doc:"KV event messages of a rank that wait to be read, and as many of a replay; what the engine sends beyond that is lost, and replayed where it can be."`
+	RcvHWM           int      `koanf:"rcv_hwm" reload:"restart" min:"1" max:"10000000" doc:"KV event messages of a rank that wait to be read; further ones wait with the engine. What it drops beyond its own bound (hwm of vLLM and SGLang: 100000) is replayed where it can be."`
 	MaxMessage       Bytes    `koanf:"max_message" reload:"restart" min:"1KiB" max:"64MiB" doc:"Largest KV event message. For a larger one the connection is closed and opened anew, and what was lost is replayed."`
 	ReconnectIvl     Duration `koanf:"reconnect_ivl" reload:"restart" min:"1ms" max:"1h" doc:"How long to wait before connecting again to an engine that is away; doubled each time."`
 	ReconnectIvlMax  Duration `koanf:"reconnect_ivl_max" reload:"restart" min:"1ms" max:"1h" doc:"Longest such wait; not below reconnect_ivl."`
