@@ -78,6 +78,9 @@ func (l *loader) index(cfg *Config) {
 		}
 	}
 	if allowed := checkPrimary(x.Remote.URL); allowed != "" && (x.Kind == IndexRemote || x.Remote.URL != "") {
+		if x.Remote.URL == "" {
+			allowed += ", the primary of index.kind: remote"
+		}
 		refuse(x.Remote.URL, allowed, "remote", "url")
 	}
 	if x.Kind == IndexExact {
@@ -116,9 +119,15 @@ func (c Config) unusedIndex() (out []Warning) {
 	if c.Index.Remote.URL != "" && c.Index.Kind != IndexRemote {
 		out = append(out, Warning{WarnUnusedPrimary, "index.kind", fmt.Sprintf("index.remote.url is given and index.kind is %q: the primary is not asked", c.Index.Kind)})
 	}
-	if x, usual := c.Index, defaultIndex(); x.Kind != IndexExact && x.MaxBytes != usual.MaxBytes {
-		out = append(out, Warning{WarnUnusedBound, "index.max_bytes", fmt.Sprintf("index.max_bytes bounds an index of KV events, and index.kind is %q", x.Kind)})
+	x, usual := c.Index, defaultIndex()
+	unused := func(is bool, key, of string) {
+		if is {
+			out = append(out, Warning{WarnUnusedIndex, key, fmt.Sprintf("%s is about an index of %s, and index.kind is %q", key, of, x.Kind)})
+		}
 	}
+	unused(x.Kind != IndexExact && x.MaxBytes != usual.MaxBytes, "index.max_bytes", "KV events")
+	unused(x.Kind != IndexExact && x.DumpInterval != usual.DumpInterval, "index.dump_interval", "KV events")
+	unused(x.Kind == IndexRemote && x.Decisions != usual.Decisions, "index.decisions", "own decisions")
 	return out
 }
 

@@ -73,18 +73,22 @@ func TestAServedIndexListensAtAnAddressOfItsOwn(t *testing.T) {
 	refused(t, "index: {serve: {listen: ':8093'}}\n", nil, `index.serve.listen: ":8093"`)
 	refused(t, "index: {serve: {listen: '127.0.0.1:8081'}}\n", nil, `index.serve.listen: "127.0.0.1:8081" is not allowed; allowed: an address that admin.listen does not have`)
 	refused(t, "selection: {listen: 'unix:/s'}\nindex: {serve: {listen: 'unix:/s'}}\n", nil, "an address that selection.listen does not have")
+	refused(t, "index: {kind: remote}\n", nil, `index.remote.url: "" is not allowed; allowed: http://HOST:PORT or unix:PATH`, "the primary of index.kind: remote")
 }
 
 func TestWhatIsProbablyNotMeantOfTheIndexIsWarnedOf(t *testing.T) {
 	for text, want := range map[string]string{
-		"serve: {listen: '127.0.0.1:8093'}":                      "",
-		"serve: {listen: 'unix:/s'}":                             "",
-		"serve: {listen: '0.0.0.0:8093'}":                        config.WarnOpenIndex + " index.serve.token_file",
-		"serve: {listen: '0.0.0.0:8093', token_file: /t}":        "",
-		"serve: {token_file: /t}":                                config.WarnUnusedToken + " index.serve.listen",
-		"remote: {url: 'unix:/s'}":                               config.WarnUnusedPrimary + " index.kind",
-		"kind: approx, max_bytes: 1GiB":                          config.WarnUnusedBound + " index.max_bytes",
-		"kind: remote, remote: {url: 'unix:/s', token_file: /t}": "",
+		"serve: {listen: '127.0.0.1:8093'}":                            "",
+		"serve: {listen: 'unix:/s'}":                                   "",
+		"serve: {listen: '0.0.0.0:8093'}":                              config.WarnOpenIndex + " index.serve.token_file",
+		"serve: {listen: '0.0.0.0:8093', token_file: /t}":              "",
+		"serve: {token_file: /t}":                                      config.WarnUnusedToken + " index.serve.listen",
+		"remote: {url: 'unix:/s'}":                                     config.WarnUnusedPrimary + " index.kind",
+		"kind: approx, max_bytes: 1GiB":                                config.WarnUnusedIndex + " index.max_bytes",
+		"kind: approx, dump_interval: 10s":                             config.WarnUnusedIndex + " index.dump_interval",
+		"kind: approx, decisions: {ttl: 1h}":                           "",
+		"kind: remote, remote: {url: 'unix:/s'}, decisions: {ttl: 1h}": config.WarnUnusedIndex + " index.decisions",
+		"kind: remote, remote: {url: 'unix:/s', token_file: /t}":       "",
 	} {
 		got := ""
 		for _, w := range mustLoad(t, "index: {"+text+"}\n", nil).Config.Warnings() {

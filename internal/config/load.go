@@ -107,6 +107,10 @@ func (l *loader) env(environ []string) {
 			continue
 		}
 		if _, ok := known[name]; !ok {
+			if key := l.ofFile(name); key != "" {
+				l.problems = append(l.problems, Problem{Source: name, Key: key, Reason: "is no single value: the file alone can give it"})
+				continue
+			}
 			l.problems = append(l.problems, unknownKey(name, name, nearest(name, keys(known))))
 			continue
 		}
@@ -127,6 +131,20 @@ func (l *loader) env(environ []string) {
 	if err := l.k.Load(provider, nil); err != nil {
 		l.problems = append(l.problems, Problem{Source: "environment", Key: EnvPrefix, Reason: err.Error()})
 	}
+}
+
+// ofFile is the key that a variable would have if it could give a list or a mapping; empty for none.
+func (l *loader) ofFile(name string) string {
+	n := l.root
+	path := strings.Split(strings.ToLower(strings.TrimPrefix(name, EnvPrefix)), "__")
+	for _, key := range path {
+		child, ok := childOf(n, key)
+		if !ok || child == nil {
+			return ""
+		}
+		n = child
+	}
+	return dotted(path)
 }
 
 // flags loads the flags that were set.

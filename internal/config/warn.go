@@ -19,7 +19,7 @@ const (
 	WarnUnusedToken   = "unused_token"   // a token is configured for a listener that is off
 	WarnOpenIndex     = "open_index"     // the index can be read from elsewhere and asks for no token
 	WarnUnusedPrimary = "unused_primary" // a primary is configured whose index is not read
-	WarnUnusedBound   = "unused_bound"   // a bound is configured for an index of a kind that is not there
+	WarnUnusedIndex   = "unused_index"   // something is configured of an index of a kind that is not there
 	WarnFewSlots      = "few_slots"      // a model's managed adapters do not all fit its workers of the file
 )
 
