@@ -29,6 +29,50 @@ func FillTable(entries int) {
 	t.resize(2 * entries)
 }
 
+// Table maps numbers to blocks.
+type Table struct{ of table }
+
+// NewTable returns one that is empty, whose homes follow from a secret.
+func NewTable(secret uint64) *Table { return &Table{table{secret: secret | 1}} }
+
+// Len is how many numbers there are.
+func (t *Table) Len() int { return t.of.size() }
+
+// Get returns a number's block, 0 for none, and where a search for it may begin.
+func (t *Table) Get(n uint64) (at uint32, place int) {
+	got, place := t.of.get(kvcache.NumberHash(n))
+	return uint32(got), place
+}
+
+// Room makes room for numbers.
+func (t *Table) Room(all []uint64) {
+	hashes := make([]kvcache.EngineHash, len(all))
+	for i, n := range all {
+		hashes[i] = kvcache.NumberHash(n)
+	}
+	t.of.room(hashes...)
+}
+
+// Put gives a number a block, in a search that begins at a place.
+func (t *Table) Put(n uint64, place int, at uint32) {
+	t.of.put(kvcache.NumberHash(n), place, runtrie.Ref(at))
+}
+
+// Take removes a number.
+func (t *Table) Take(n uint64) uint32 { return uint32(t.of.take(kvcache.NumberHash(n))) }
+
+// Shrink gives memory back.
+func (t *Table) Shrink() { t.of.shrink() }
+
+// Resize gives it a size.
+func (t *Table) Resize(size int) { t.of.resize(size) }
+
+// Purge removes the numbers of some blocks.
+func (t *Table) Purge(goes func(at uint32) bool) {
+	f := func(at runtrie.Ref) bool { return goes(uint32(at)) }
+	t.of.purge(t.of.goners(f), f)
+}
+
 // Texts maps byte strings to blocks.
 type Texts struct{ of texts }
 
