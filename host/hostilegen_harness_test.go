@@ -252,6 +252,12 @@ func (h *hostileRun) call(s policy.Scorer, rows int, seed uint64) (*policy.Fault
 // instance.
 func (h *hostileRun) checkMemory(t *testing.T) {
 	t.Helper()
+	// An audit, of one of 1,024 calls, has an instance for itself, and gives it back.
+	const most = int64(2*abi.MaxPages) << 16
+	eventually(t, fmt.Sprintf("%s: at most 2 instances with %d MiB of address space", h.now, most>>20), func() bool {
+		u := h.rt.Usage()
+		return u.Mapped <= most && u.Instances <= 2
+	})
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
@@ -260,9 +266,6 @@ func (h *hostileRun) checkMemory(t *testing.T) {
 	h.peak = max(h.peak, held)
 	if u.Memory > h.memory || held > h.memory+hostileSlack {
 		h.errorf(t, "memory: guests see %d MiB, %d MiB with the heap; want at most %d and %d", u.Memory>>20, held>>20, h.memory>>20, (h.memory+hostileSlack)>>20)
-	}
-	if most := int64(2*abi.MaxPages) << 16; u.Mapped > most || u.Instances > 2 {
-		h.errorf(t, "got %d instances with %d MiB of address space, want at most 2 with %d", u.Instances, u.Mapped>>20, most>>20)
 	}
 }
 
