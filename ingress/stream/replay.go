@@ -139,10 +139,10 @@ func (s *Stream) endReplay(now time.Time) {
 		s.fail(StartedLate, now)
 	case s.hole:
 		s.fail(NotContiguous, now)
+	case s.short() && s.blind:
+		s.askOn(now)
 	case s.short():
-		if s.blind {
-			s.askOn(now)
-		} else if s.answered == 0 {
+		if s.answered == 0 {
 			s.fail(Empty, now)
 		} else {
 			s.fail(EndedEarly, now)

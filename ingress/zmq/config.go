@@ -83,18 +83,22 @@ func (c Config) Validate() error {
 	for _, f := range []struct {
 		name          string
 		value, lo, hi time.Duration
-		is            string // what lo is the value of
+		least         string // the key that lo is the value of
 	}{
 		{"reconnect_ivl", c.ReconnectIvl, time.Millisecond, time.Hour, ""},
-		{"reconnect_ivl_max", c.ReconnectIvlMax, c.ReconnectIvl, time.Hour, ", reconnect_ivl,"},
+		{"reconnect_ivl_max", c.ReconnectIvlMax, c.ReconnectIvl, time.Hour, "reconnect_ivl"},
 		{"heartbeat", c.Heartbeat, 100 * time.Millisecond, time.Hour, ""},
 		{"unconnected_after", c.UnconnectedAfter, time.Millisecond, time.Hour, ""},
 		{"replay_timeout", c.ReplayTimeout, 10 * time.Millisecond, 10 * time.Minute, ""},
 		{"replay_retry_min", c.ReplayRetryMin, time.Millisecond, time.Hour, ""},
-		{"replay_retry_max", c.ReplayRetryMax, c.ReplayRetryMin, time.Hour, ", replay_retry_min,"},
+		{"replay_retry_max", c.ReplayRetryMax, c.ReplayRetryMin, time.Hour, "replay_retry_min"},
 	} {
 		if f.value < f.lo || f.value > f.hi {
-			return &fleet.FieldError{Field: f.name, Value: f.value.String(), Allowed: fmt.Sprintf("%v%s to %v", f.lo, f.is, f.hi)}
+			low := f.lo.String()
+			if f.least != "" {
+				low += " (" + f.least + ")"
+			}
+			return &fleet.FieldError{Field: f.name, Value: f.value.String(), Allowed: low + " to " + f.hi.String()}
 		}
 	}
 	return c.Curve.validate(zmq4.HasCurve())

@@ -54,8 +54,8 @@ func TestTheIngressIsCheckedByKey(t *testing.T) {
 	} {
 		refused(t, "ingress: {"+key+": "+bad+"}\n", nil, fmt.Sprintf("ingress.%s: %q is not allowed; allowed: ", key, bad))
 	}
-	refused(t, "ingress: {reconnect_ivl: 10s}\n", nil, `ingress.reconnect_ivl_max: "5s" is not allowed; allowed: 10s, reconnect_ivl, to 1h0m0s`)
-	refused(t, "ingress: {replay_retry_max: 100ms}\n", nil, `ingress.replay_retry_max: "100ms" is not allowed; allowed: 500ms, replay_retry_min, to 1h0m0s`)
+	refused(t, "ingress: {reconnect_ivl: 10s}\n", nil, `ingress.reconnect_ivl_max: "5s" is not allowed; allowed: 10s (reconnect_ivl) to 1h0m0s`)
+	refused(t, "ingress: {replay_retry_max: 100ms}\n", nil, `ingress.replay_retry_max: "100ms" is not allowed; allowed: 500ms (replay_retry_min) to 1h0m0s`)
 }
 
 func TestTheRangesOfTheIngressAreThoseOfThePackage(t *testing.T) {

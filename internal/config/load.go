@@ -108,7 +108,7 @@ func (l *loader) env(environ []string) {
 		}
 		if _, ok := known[name]; !ok {
 			if key := l.ofFile(name); key != "" {
-				l.problems = append(l.problems, Problem{Source: name, Key: key, Reason: "is no single value: the file alone can give it"})
+				l.problems = append(l.problems, Problem{Source: name, Key: key, Reason: "the file alone can give it"})
 				continue
 			}
 			l.problems = append(l.problems, unknownKey(name, name, nearest(name, keys(known))))
@@ -133,7 +133,7 @@ func (l *loader) env(environ []string) {
 	}
 }
 
-// ofFile is the key that a variable would have if it could give a list or a mapping; empty for none.
+// ofFile is the key that a variable names which only the file can give: of a list, a mapping or what is inside; empty for none.
 func (l *loader) ofFile(name string) string {
 	n := l.root
 	path := strings.Split(strings.ToLower(strings.TrimPrefix(name, EnvPrefix)), "__")

@@ -70,8 +70,9 @@ func TestF1_EveryUnknownKeyIsNamedWithTheNearestKnownOne(t *testing.T) {
 		"routerd.yaml:2:3: frontend.grce: unknown key; the nearest known one is frontend.grace",
 		"routerd.yaml:3:1: rooting: unknown key; the nearest known one is routing",
 		"ROUTERD_FRONTEND__LISTN: unknown key; the nearest known one is ROUTERD_FRONTEND__LISTEN")
-	refused(t, "", []string{"ROUTERD_INDEX__PEERS=http://127.0.0.1:1"}, "ROUTERD_INDEX__PEERS: index.peers: is no single value: the file alone can give it")
-	refused(t, "", []string{"ROUTERD_QUEUE=x"}, "ROUTERD_QUEUE: queue: is no single value: the file alone can give it")
+	refused(t, "", []string{"ROUTERD_INDEX__PEERS=http://127.0.0.1:1"}, "ROUTERD_INDEX__PEERS: index.peers: the file alone can give it")
+	refused(t, "", []string{"ROUTERD_MODELS__M__BLOCK_SIZE=16"}, "ROUTERD_MODELS__M__BLOCK_SIZE: models.m.block_size: the file alone can give it")
+	refused(t, "", []string{"ROUTERD_QUEUE=x"}, "ROUTERD_QUEUE: queue: the file alone can give it")
 }
 
 func TestUnknownKeysInsideListsAndMapsAreNamed(t *testing.T) {
