@@ -33,9 +33,9 @@ func ingestPage(l line) string {
 %s
 
 %s
-| form of the events | bytes a message | flat out, µs a message | budget of 12 µs | flat out, ns a block | 5,000 a second, µs a message |
+| form of the events | bytes a message | flat out, µs a message | budget of %d µs | flat out, ns a block | 5,000 a second, µs a message |
 |---|---|---|---|---|---|
-`, measured([]line{l}), ingestMethod)
+`, measured([]line{l}), ingestMethod, ingestBudget)
 	for _, form := range []struct{ key, label string }{{"array", "arrays, vLLM up to 0.23"}, {"map", "maps, vLLM 0.33"}} {
 		f := l.Figures[form.key]
 		budget := "met"

@@ -17,18 +17,6 @@ func (x *Index) Nodes() int {
 	return x.trie.Nodes()
 }
 
-// FillTable fills half of a table of so many entries, and makes it twice as large.
-func FillTable(entries int) {
-	var t table
-	t.resize(entries)
-	for i := range entries / 2 {
-		e := kvcache.NumberHash(uint64(i))
-		_, place := t.get(e)
-		t.put(e, place, 1)
-	}
-	t.resize(2 * entries)
-}
-
 // Table maps numbers to blocks.
 type Table struct{ of table }
 
