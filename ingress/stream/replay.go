@@ -38,7 +38,7 @@ func (s *Stream) askRestart(now time.Time) {
 	s.ask(restart, 0, now)
 }
 
-// Answer reports a message of the running replay. The stream keeps payload.
+// Answer reports a message of the running replay. The payload is the caller's again afterwards.
 func (s *Stream) Answer(seq uint64, payload []byte, now time.Time) {
 	if s.asking == idle {
 		return
@@ -108,7 +108,7 @@ func (s *Stream) collect(seq uint64, payload []byte, now time.Time) {
 		s.askRestart(now)
 		return
 	}
-	s.refeed = append(s.refeed, message{seq, payload})
+	s.refeed = append(s.refeed, *copied(seq, payload))
 	s.refeedBytes += len(payload)
 	s.next++
 	s.tries = 0

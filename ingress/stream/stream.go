@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"bytes"
 	"time"
 )
 
@@ -30,7 +31,7 @@ type Outcome struct {
 
 // Port is what a Stream acts on. Its methods are called from within the stream's own.
 type Port interface {
-	// Apply applies a message. Payload may be kept.
+	// Apply applies a message. The payload is the caller's again afterwards.
 	Apply(seq uint64, payload []byte) Outcome
 	// Clear drops everything that the stream's messages stored.
 	Clear()
@@ -44,6 +45,9 @@ type message struct {
 	seq     uint64
 	payload []byte
 }
+
+// copied is a message to keep.
+func copied(seq uint64, payload []byte) *message { return &message{seq, bytes.Clone(payload)} }
 
 // purpose is why a replay was asked for.
 type purpose uint8
@@ -140,7 +144,7 @@ func (s *Stream) Connected(now time.Time) {
 // Disconnected reports that the connection is down.
 func (s *Stream) Disconnected() { s.connected, s.implied = false, false }
 
-// Live reports a live message. The stream keeps payload.
+// Live reports a live message. The payload is the caller's again afterwards.
 func (s *Stream) Live(seq uint64, payload []byte, now time.Time) {
 	if !s.everConnected {
 		s.Connected(now)
@@ -243,7 +247,7 @@ func (s *Stream) skipTo(seq uint64, payload []byte, now time.Time) {
 
 // wait keeps a live message until the running replay has ended.
 func (s *Stream) wait(seq uint64, payload []byte) {
-	s.live = append(s.live, message{seq, payload})
+	s.live = append(s.live, *copied(seq, payload))
 	s.liveBytes += len(payload)
 }
 
@@ -271,7 +275,7 @@ func (s *Stream) older(seq uint64, payload []byte, now time.Time) {
 // message that was still on its way then may continue the numbers of the new life.
 func (s *Stream) contradicted(seq uint64, payload []byte, now time.Time) {
 	if now.Before(s.calmAt) {
-		s.doubt = &message{seq, payload}
+		s.doubt = copied(seq, payload)
 		return
 	}
 	s.suspect = true
@@ -281,7 +285,7 @@ func (s *Stream) contradicted(seq uint64, payload []byte, now time.Time) {
 // restarted begins anew with a message of the engine that came back, or later if it came back just before.
 func (s *Stream) restarted(seq uint64, payload []byte, now time.Time) {
 	if s.replay && now.Before(s.calmAt) {
-		s.doubt = &message{seq, payload}
+		s.doubt = copied(seq, payload)
 		return
 	}
 	s.forget()

@@ -69,11 +69,13 @@ func play(t *testing.T, replay bool, script string) (string, stream.Status) {
 			if !has {
 				payload = "p" + text
 			}
+			given := []byte(payload)
 			if isAnswer {
-				s.Answer(seq, []byte(payload), now)
+				s.Answer(seq, given, now)
 			} else {
-				s.Live(seq, []byte(payload), now)
+				s.Live(seq, given, now)
 			}
+			clear(given) // it was lent
 		}
 	}
 	return strings.Join(r.log, " "), s.Status()

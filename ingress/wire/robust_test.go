@@ -1,12 +1,16 @@
 package wire_test
 
 import (
+	"bytes"
 	"errors"
 	"runtime"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/routerd/routerd/ingress/wire"
 	"github.com/routerd/routerd/ingress/wire/wiretest"
+	"github.com/routerd/routerd/kvcache"
 )
 
 func TestDecodingReusesItsBatch(t *testing.T) {
@@ -19,6 +23,23 @@ func TestDecodingReusesItsBatch(t *testing.T) {
 	})
 	if got > 0 {
 		t.Errorf("%v allocations a batch, want 0", got)
+	}
+}
+
+func TestABatchKeepsNothingOfItsPayload(t *testing.T) {
+	for _, name := range wiretest.Names(t, "*") {
+		for i, frames := range wiretest.Messages(t, name) {
+			var before, after wire.Batch
+			payload := frames[len(frames)-1]
+			lent := bytes.Clone(payload)
+			if err := errors.Join(wire.DecodeBatch(payload, &before), wire.DecodeBatch(lent, &after)); err != nil {
+				continue // another test tells which of them are refused
+			}
+			clear(lent)
+			if diff := cmp.Diff(before.Events, after.Events, cmp.AllowUnexported(kvcache.EngineHash{})); diff != "" {
+				t.Errorf("%s, message %d: the events change with the payload (-before +after)\n%s", name, i, diff)
+			}
+		}
 	}
 }
 

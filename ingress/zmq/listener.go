@@ -89,21 +89,32 @@ func (l *listener) serveReplay(s *zmq4.Socket) (more bool) {
 		if l.dealer != s {
 			return false
 		}
-		frames, err := s.RecvMessageBytes(zmq4.DONTWAIT)
-		if err != nil {
+		received := l.owner.receiver.receive(s)
+		for _, frames := range received {
+			if l.dealer != s {
+				return false // what else it answered to that question is of no use
+			}
+			l.answer(frames)
+		}
+		if len(received) == 0 {
 			return false
 		}
-		seq, payload, end, err := wire.ParseReply(frames)
-		switch {
-		case err != nil:
-			l.drops[kvcache.DropCorruptMessage]++
-		case end:
-			l.stream.AnswerEnd(time.Now())
-		default:
-			l.stream.Answer(seq, payload, time.Now())
-		}
+		t.left -= len(received) - 1
 	}
 	return true
+}
+
+// answer handles a replay answer.
+func (l *listener) answer(frames [][]byte) {
+	seq, payload, end, err := wire.ParseReply(frames)
+	switch {
+	case err != nil:
+		l.drops[kvcache.DropCorruptMessage]++
+	case end:
+		l.stream.AnswerEnd(time.Now())
+	default:
+		l.stream.Answer(seq, payload, time.Now())
+	}
 }
 
 // publish shows and tells what has changed since it was last called.

@@ -37,8 +37,8 @@ type owner struct {
 	bound     map[string]*subscription // those that bind, by endpoint
 	ready     map[*zmq4.Socket]reader
 	batch     wire.Batch
-	received  [][][]byte // messages that are being handled
-	monitors  int        // ever made, to give each its own address
+	receiver  receiver
+	monitors  int // ever made, to give each its own address
 	serving   bool
 
 	mu      sync.Mutex // guards all below

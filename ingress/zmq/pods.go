@@ -4,8 +4,6 @@ import (
 	"slices"
 	"time"
 
-	zmq4 "github.com/pebbe/zmq4"
-
 	"github.com/routerd/routerd/fleet"
 	"github.com/routerd/routerd/ingress/stream"
 	"github.com/routerd/routerd/ingress/wire"
@@ -19,41 +17,22 @@ const strangersTold = 8
 // since the messages behind it mean something else.
 func (s *subscription) serveLive() (more bool) {
 	for t := newTurn(); t.goesOn(); {
-		received := s.receive(t)
+		received := s.owner.receiver.receive(s.sub)
 		s.serveMonitor()
-		for i, frames := range received {
-			now := time.Now()
+		now := time.Now()
+		for _, frames := range received {
 			if l := s.recipient(frames, now); l != nil {
 				s.reassure(l, now)
 				l.heard = s.link.shakes
 				l.live(frames, now)
 			}
-			received[i] = nil
 		}
 		if len(received) == 0 {
 			return false
 		}
+		t.left -= len(received) - 1
 	}
 	return true
-}
-
-// receive takes some messages of the turn, none when none is there. They are valid until the next call.
-func (s *subscription) receive(t *turn) [][][]byte {
-	some := s.owner.received[:0]
-	for size := 0; len(some) < perLook && size < perLookBytes; {
-		frames, err := s.sub.RecvMessageBytes(zmq4.DONTWAIT)
-		if err != nil {
-			break
-		}
-		if some = append(some, frames); len(some) > 1 {
-			t.left--
-		}
-		for _, f := range frames {
-			size += len(f)
-		}
-	}
-	s.owner.received = some
-	return some
 }
 
 // recipient is whose message it is; nil for nobody's. Where we bind, the topic may name the worker; where it does not,

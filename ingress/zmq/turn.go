@@ -11,9 +11,6 @@ const (
 	perTurn = 256
 	// turnTime is how long they may take; what has been received by then is handled too.
 	turnTime = 5 * time.Millisecond
-	// perLook and perLookBytes are how many messages, and of what size, are received between two looks for a reconnect.
-	perLook      = 16
-	perLookBytes = 1 << 20
 )
 
 // turn is the share of one socket.
