@@ -237,29 +237,39 @@ func (b *Batch) tokenList(c *cursor, ev *kvcache.Event) bool {
 	return true
 }
 
-// ids reads n token ids. Nearly all that is in an event are these, so that the forms that they mostly have are read
-// here without a call.
+// idForm is a form that token ids are mostly in: size bytes, whose value is the big-endian number of the 8 bytes from
+// the first on, shifted left by so many bits and then right. Of the other forms the size is 0.
+type idForm struct{ size, left, right uint8 }
+
+// idForms are the forms by their first bytes.
+var idForms = func() (t [256]idForm) {
+	for tag := range 0x80 {
+		t[tag] = idForm{1, 0, 56}
+	}
+	t[0xcc], t[0xcd], t[0xce] = idForm{2, 8, 56}, idForm{3, 8, 48}, idForm{5, 8, 32}
+	return t
+}()
+
+// ids reads n token ids. Nearly all that is in an event are these, and which form the next one has cannot be foreseen:
+// it is looked up, since branches would mostly go wrong.
 func (b *Batch) ids(c *cursor, n int) bool {
-	tokens, buf, pos := slices.Grow(b.tokens, n), c.buf, c.pos
-	for range n {
-		rest := buf[pos:]
-		switch {
-		case len(rest) >= 5 && rest[0] == 0xce:
-			tokens = append(tokens, binary.BigEndian.Uint32(rest[1:]))
-			pos += 5
-		case len(rest) >= 3 && rest[0] == 0xcd:
-			tokens = append(tokens, uint32(binary.BigEndian.Uint16(rest[1:])))
-			pos += 3
-		case len(rest) >= 1 && rest[0] <= 0x7f:
-			tokens = append(tokens, uint32(rest[0]))
-			pos++
-		default:
-			b.tokens, c.pos = tokens, pos
-			if !b.token(c) {
-				return false
+	from := len(b.tokens)
+	tokens := slices.Grow(b.tokens, n)[:from+n]
+	out, buf, pos := tokens[from:], c.buf, c.pos
+	for i := range out {
+		if pos+8 <= len(buf) {
+			if f := &idForms[buf[pos]]; f.size > 0 {
+				out[i] = uint32(binary.BigEndian.Uint64(buf[pos:pos+8]) << (f.left & 63) >> (f.right & 63))
+				pos += int(f.size)
+				continue
 			}
-			tokens, pos = b.tokens, c.pos
 		}
+		c.pos = pos
+		id, ok := tokenID(c)
+		if !ok {
+			return false
+		}
+		out[i], pos = id, c.pos
 	}
 	b.tokens, c.pos = tokens, pos
 	return true
@@ -275,12 +285,19 @@ func (b *Batch) pairs(c *cursor, n int) bool {
 }
 
 func (b *Batch) token(c *cursor) bool {
+	id, ok := tokenID(c)
+	if ok {
+		b.tokens = append(b.tokens, id)
+	}
+	return ok
+}
+
+func tokenID(c *cursor) (id uint32, ok bool) {
 	bits, neg, ok := c.integer()
 	if !ok || neg || bits > math.MaxUint32 {
-		return false
+		return 0, false
 	}
-	b.tokens = append(b.tokens, uint32(bits))
-	return true
+	return uint32(bits), true
 }
 
 func (b *Batch) pair(c *cursor, first bool) bool {
