@@ -21,7 +21,11 @@ func (x *Index) Nodes() int {
 type Table struct{ of table }
 
 // NewTable returns one that is empty, whose homes follow from a secret.
-func NewTable(secret uint64) *Table { return &Table{table{secret: secret | 1}} }
+func NewTable(secret uint64) *Table {
+	t := &Table{}
+	t.of.mixBy(secret | 1)
+	return t
+}
 
 // Len is how many numbers there are.
 func (t *Table) Len() int { return t.of.size() }

@@ -230,6 +230,9 @@ func (x *Index) eachNode(h *holder, t kvcache.Tier, do func(id uint32)) {
 			x.trie.Unlock()
 			x.trie.Lock()
 		}
+		if i%ahead == 0 {
+			h.touched += uint32(x.trie.Touch(ids[i:min(i+ahead, len(ids))]))
+		}
 		do(id)
 	}
 }

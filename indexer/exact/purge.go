@@ -17,18 +17,27 @@ func (t *table) refs(f func(runtrie.Ref)) {
 
 // starts appends the nodes of whose first blocks there are hashes, each as often as there are.
 func (t *table) starts(ids []uint32) []uint32 {
-	for i := range t.entries {
-		if at := t.entries[i].ref; at.Starts() {
-			id, _ := at.Node()
-			ids = append(ids, id)
-		}
-	}
-	t.texts.each(func(_ []byte, at runtrie.Ref) {
+	add := func(at runtrie.Ref) {
 		if at.Starts() {
 			id, _ := at.Node()
 			ids = append(ids, id)
 		}
-	})
+	}
+	// A large table is read at several places at a time, so that the misses overlap.
+	part := len(t.entries) / 4
+	a, b, c, d := t.entries[:part], t.entries[part:2*part], t.entries[2*part:3*part], t.entries[3*part:]
+	for i := range a {
+		if ra, rb, rc, rd := a[i].ref, b[i].ref, c[i].ref, d[i].ref; ra.Starts() || rb.Starts() || rc.Starts() || rd.Starts() {
+			add(ra)
+			add(rb)
+			add(rc)
+			add(rd)
+		}
+	}
+	for i := part; i < len(d); i++ {
+		add(d[i].ref)
+	}
+	t.texts.each(func(_ []byte, at runtrie.Ref) { add(at) })
 	return ids
 }
 
@@ -36,7 +45,7 @@ func (t *table) starts(ids []uint32) []uint32 {
 func (t *table) goners(goes func(runtrie.Ref) bool) (all []kvcache.EngineHash) {
 	for i := range t.entries {
 		if s := &t.entries[i]; s.ref != 0 && goes(s.ref) {
-			all = append(all, kvcache.NumberHash(s.number()))
+			all = append(all, kvcache.NumberHash(t.number(s)))
 		}
 	}
 	t.texts.each(func(s []byte, at runtrie.Ref) {
