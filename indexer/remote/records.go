@@ -85,7 +85,7 @@ func (q *records) stats() (waiting int, by map[Outcome]uint64) {
 // primary is back, and the queue has what is newer. After a failure it pauses, longer each
 // time.
 func (c *Client) sendRecords(ctx context.Context) {
-	failures := 0
+	failures, lost := 0, 0
 	for ctx.Err() == nil {
 		message, n := c.records.message()
 		if n == 0 {
@@ -97,9 +97,13 @@ func (c *Client) sendRecords(ctx context.Context) {
 		}
 		err := c.sendRecord(ctx, message, n)
 		if err == nil {
-			failures = 0
+			if failures > 0 {
+				c.log.Info("decisions reach the primary of the index again", "lost", lost)
+			}
+			failures, lost = 0, 0
 			continue
 		}
+		lost += n
 		if failures++; failures == 1 && ctx.Err() == nil {
 			c.log.Warn("decisions do not reach the primary of the index", "reason", string(outcomeOf(err)), "err", err)
 		}

@@ -3,6 +3,7 @@ package remote_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -124,6 +125,9 @@ func TestRecordsThatFailAreCountedAndCostNoFind(t *testing.T) {
 		}
 		if diff := cmp.Diff(int(s.Records[remote.Answered]), len(p.took())); diff != "" {
 			t.Error(diff)
+		}
+		if want := fmt.Sprintf("decisions reach the primary of the index again\" lost=%d", s.Records[remote.Unreachable]); r.log.Count(want) != 1 {
+			t.Errorf("%q is not told once\n%s", want, r.log)
 		}
 	})
 }

@@ -40,6 +40,7 @@ type publisher struct {
 	// secure, when set, prepares sockets that engines listen with.
 	secure  func(s *zmq4.Socket)
 	refused atomic.Int64 // clients
+	told    atomic.Int64 // messages of answers
 
 	mu     sync.Mutex // guards all below
 	buffer [][2][]byte
@@ -229,7 +230,10 @@ func (p *publisher) serve(router *zmq4.Socket) {
 			if topic {
 				parts = append(parts, []byte("topic"))
 			}
-			_, _ = router.SendMessage(append(parts, m[0], m[1])...)
+			if _, err := router.SendMessage(append(parts, m[0], m[1])...); err != nil {
+				break
+			}
+			p.told.Add(1)
 		}
 	}
 }

@@ -187,3 +187,29 @@ func TestWhatAFloodLosesIsAGapThatIsReplayed(t *testing.T) {
 		t.Errorf("%d blocks, want %d: %+v", n, messages*blocks, st)
 	}
 }
+
+// A publisher drops what its reader does not take. How many live messages may wait has nothing to do with it.
+func TestAWholeReplayIsTakenWhileNobodyReads(t *testing.T) {
+	const messages, blocks = 2000, 1000 // some 20 MB: more than the kernel holds between the two
+	p, cfg := newPublisher(t, false), quick()
+	p.secure = func(s *zmq4.Socket) { // sends when there is room
+		must(t, errors.Join(s.SetSndhwm(10), s.SetRouterMandatory(1), s.SetSndtimeo(patience)))
+	}
+	p.serveReplays()
+	hashes := make([]uint32, blocks)
+	for seq := range uint64(messages) {
+		for i := range hashes {
+			hashes[i] = uint32(seq)*blocks + uint32(i)
+		}
+		p.keep(seq, payload(store(-1, hashes...)))
+	}
+	cfg.RcvHWM, cfg.ReplayTimeout = 16, patience
+	in, s := start(t, cfg), gated{newSink(), make(chan struct{})}
+	must(t, in.Register(zmq.Source{Worker: w1, Name: "w1", Endpoint: p.endpoint, Replay: p.replay, Sink: s}))
+	testkit.Until(t, "the whole answer is sent", func() bool { return p.told.Load() == messages+1 })
+	close(s.gate)
+	testkit.Until(t, "all is there", func() bool { return status(t, in).LastSeq == messages-1 })
+	if got := p.starts(); len(got) != 1 {
+		t.Errorf("asked %d times, from %v on", len(got), got)
+	}
+}

@@ -59,7 +59,7 @@ var (
 )
 
 func newCaches(ingress *zmq.DirectIngress, cfg config.Config, log *slog.Logger, reg prometheus.Registerer) (*caches, error) {
-	c := &caches{ingress: ingress, cfg: cfg.Index, log: log, parts: map[fleet.PartitionKey]*partitionCache{}, streams: map[fleet.Worker]streaming{}}
+	c := &caches{ingress: ingress, cfg: cfg.Index, log: log.With("component", "index"), parts: map[fleet.PartitionKey]*partitionCache{}, streams: map[fleet.Worker]streaming{}}
 	mismatches := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "routerd_index_hash_mismatch_ranks",
 		Help: "Ranks whose engine stores other blocks than those of the prompts that it gets.",
