@@ -1,28 +1,13 @@
 package host_test
 
 import (
-	"fmt"
-	"os"
 	"runtime/debug"
 	"testing"
 
 	"github.com/routerd/routerd/host"
 	. "github.com/routerd/routerd/host/wasmtest"
+	"github.com/routerd/routerd/internal/testkit"
 )
-
-// resident is this process's resident memory in bytes.
-func resident(t *testing.T) int64 {
-	t.Helper()
-	b, err := os.ReadFile("/proc/self/statm")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var total, pages int64
-	if _, err := fmt.Sscan(string(b), &total, &pages); err != nil {
-		t.Fatal(err)
-	}
-	return pages * int64(os.Getpagesize())
-}
 
 func TestW3_ResidentMemoryGrowsByAtMostTheLimit(t *testing.T) {
 	const limit = 32 << 20
@@ -39,12 +24,12 @@ func TestW3_ResidentMemoryGrowsByAtMostTheLimit(t *testing.T) {
 	g := Guest{ScoreTypes: ColumnTypes, Score: Cat(touch, Column(0, Op(F64Neg))), Extra: `,"limits":{"memory_pages":1024,"fuel_base":9000000}`}
 	r := newRuntime(t, func(c *host.Config) { c.MemoryLimit, c.Instances = limit, 4 })
 	debug.FreeOSMemory()
-	before := resident(t)
+	before := testkit.Resident(t)
 	s := stage(t, r, g.Bytes(), "")
 	for range 20 {
 		_, _, _ = score(s, 3)
 	}
-	grew := resident(t) - before
+	grew := testkit.Resident(t) - before
 	t.Logf("resident memory grew by %d KiB", grew>>10)
 	if grew > limit+16<<20 {
 		t.Errorf("resident memory grew by %d bytes, want at most plugins.memory_limit of %d and the rest of the process's noise", grew, limit)

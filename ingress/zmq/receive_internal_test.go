@@ -3,13 +3,14 @@ package zmq
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	zmq4 "github.com/pebbe/zmq4"
+
+	"github.com/routerd/routerd/internal/testkit"
 )
 
 // pair is a sender and a receiver whose messages are there once they are sent.
@@ -151,25 +152,11 @@ func TestReceivingLeavesNothingWithZeroMQ(t *testing.T) {
 	for range 5 {
 		round()
 	}
-	before := resident(t)
+	before := testkit.Resident(t)
 	for range 100 {
 		round()
 	}
-	if grown := resident(t) - before; grown > 100<<20 {
+	if grown := testkit.Resident(t) - before; grown > 100<<20 {
 		t.Errorf("grew by %d MiB while 800 MiB were received", grown>>20)
 	}
-}
-
-// resident is this process's resident memory in bytes.
-func resident(t *testing.T) int {
-	t.Helper()
-	b, err := os.ReadFile("/proc/self/statm")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var total, pages int
-	if _, err := fmt.Sscan(string(b), &total, &pages); err != nil {
-		t.Fatal(err)
-	}
-	return pages * os.Getpagesize()
 }
