@@ -2,6 +2,7 @@ package zmq_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -31,6 +32,33 @@ func TestK1_AGapIsWarnedOfOnce(t *testing.T) {
 	if log.Count("level=WARN") != 1 || log.Count("reason=gap missing=2") != 1 {
 		t.Errorf("the log says\n%s", log)
 	}
+}
+
+// A copied line makes one engine's events another worker's too.
+func TestTwoWorkersOfOnePublisherAreToldOf(t *testing.T) {
+	log := new(testkit.Log)
+	in, err := zmq.New(quick(), slog.New(slog.NewTextHandler(log, nil)), prometheus.NewRegistry())
+	must(t, err)
+	register := func(w fleet.Worker, endpoint string) {
+		must(t, in.Register(zmq.Source{Worker: w, Name: fmt.Sprint("w", w.ID), Endpoint: endpoint, Sink: newSink()}))
+	}
+	const one, other = "tcp://127.0.0.1:1", "tcp://127.0.0.1:2"
+	told := func(want int) {
+		t.Helper()
+		if got := log.Count("two workers name one publisher"); got != want {
+			t.Fatalf("told %d times, want %d\n%s", got, want, log)
+		}
+	}
+	register(fleet.Worker{ID: 1}, one)
+	register(fleet.Worker{ID: 1, Rank: 1}, one) // whose batches name the rank
+	register(fleet.Worker{ID: 2}, other)
+	told(0)
+	register(fleet.Worker{ID: 3}, one)
+	told(1)
+	in.Unregister(fleet.Worker{ID: 2})
+	register(fleet.Worker{ID: 4}, other)
+	told(1)
+	keepRunning(t, func(ctx context.Context) error { return in.Run(ctx) })
 }
 
 // A topic comes from whoever connects, and may be as long as a message.

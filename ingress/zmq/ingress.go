@@ -52,7 +52,7 @@ type DirectIngress struct {
 	mu        sync.Mutex // guards all below
 	owners    []*owner
 	listeners map[fleet.Worker]*listener
-	bound     map[string][]*listener // by an endpoint of fleet.Binds; those of one share an owner
+	sharing   map[string][]*listener // by endpoint; those of one that fleet.Binds tells of share an owner
 	next      int
 	ran       bool
 }
@@ -70,7 +70,7 @@ func New(cfg Config, log *slog.Logger, reg prometheus.Registerer) (*DirectIngres
 	if err != nil {
 		return nil, fmt.Errorf("make ZeroMQ ingress: %w", err)
 	}
-	d := &DirectIngress{cfg: cfg, keys: keys, log: log, metrics: m, listeners: map[fleet.Worker]*listener{}, bound: map[string][]*listener{}}
+	d := &DirectIngress{cfg: cfg, keys: keys, log: log, metrics: m, listeners: map[fleet.Worker]*listener{}, sharing: map[string][]*listener{}}
 	for range cfg.Owners {
 		d.owners = append(d.owners, &owner{listeners: map[*listener]struct{}{}, subs: map[*subscription]struct{}{}, bound: map[string]*subscription{}})
 	}
@@ -157,15 +157,30 @@ func (d *DirectIngress) Register(src Source) error {
 		return fmt.Errorf("register events of worker %s: %w", src.Worker, ErrEnded)
 	}
 	d.listeners[src.Worker] = l
-	if fleet.Binds(src.Endpoint) {
-		d.bound[src.Endpoint] = append(d.bound[src.Endpoint], l)
-	}
+	d.doubt(&src)
+	d.sharing[src.Endpoint] = append(d.sharing[src.Endpoint], l)
 	return nil
+}
+
+// doubt tells of a publisher whose events two workers are given: one of them has other blocks.
+func (d *DirectIngress) doubt(src *Source) {
+	if fleet.Binds(src.Endpoint) {
+		return
+	}
+	for _, l := range d.sharing[src.Endpoint] {
+		if l.src.Worker.ID != src.Worker.ID {
+			d.log.Warn("two workers name one publisher of KV events: what it tells counts for both", "worker", src.Name, "other", l.src.Name, "endpoint", src.Endpoint)
+			return
+		}
+	}
 }
 
 // place chooses the owner of a source. The numbers of two ranks would mix in one socket: a topic names no rank.
 func (d *DirectIngress) place(src *Source) (*owner, error) {
-	shared := d.bound[src.Endpoint]
+	var shared []*listener
+	if fleet.Binds(src.Endpoint) {
+		shared = d.sharing[src.Endpoint]
+	}
 	for _, l := range shared {
 		if l.src.Worker.ID == src.Worker.ID {
 			return nil, &fleet.FieldError{
@@ -184,9 +199,9 @@ func (d *DirectIngress) place(src *Source) (*owner, error) {
 func (d *DirectIngress) unplace(l *listener) {
 	delete(d.listeners, l.src.Worker)
 	at := l.src.Endpoint
-	left := slices.DeleteFunc(d.bound[at], func(o *listener) bool { return o == l })
-	if d.bound[at] = left; len(left) == 0 {
-		delete(d.bound, at)
+	left := slices.DeleteFunc(d.sharing[at], func(o *listener) bool { return o == l })
+	if d.sharing[at] = left; len(left) == 0 {
+		delete(d.sharing, at)
 	}
 }
 

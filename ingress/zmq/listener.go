@@ -159,7 +159,7 @@ func (l *listener) report(before, now stream.Status) {
 	case now.Counts.Restarts > before.Counts.Restarts:
 		log.Info("engine started anew: its blocks are dropped")
 	case now.Reason != "" && now.Reason != before.Reason:
-		log.Warn("KV events were lost: the worker's index is not trusted", "reason", now.Reason, "missing", now.Counts.Gaps)
+		log.Warn("KV events were lost: the worker's index is not trusted", "reason", now.Reason, "missing", now.Counts.Gaps, "replay", l.src.Replay)
 	default:
 		log.Debug("KV event stream changed", "trusted", now.Trusted)
 	}

@@ -322,13 +322,21 @@ func (c *caches) keep(w *disk.Writer, s *streaming) error {
 	return w.Add(disk.Entry{Partition: s.Partition, Worker: s.Worker, Engine: s.Engine, BlockSize: s.part.blockSize, At: moment}, position, ranks)
 }
 
+// discard removes what a run before kept: it would be old when it is wanted again.
+func (k *keeper) discard(cfg *config.Index) error {
+	if _, err := os.Stat(k.file); err == nil {
+		k.log.Warn("the index on disk is removed: this run does not keep one", "file", k.file, "index.kind", cfg.Kind, "index.dump", cfg.Dump)
+	}
+	return durable.Remove(k.file)
+}
+
 // keepIndex has the index found on disk at start, and written to it at stop and now and
 // then.
 func keepIndex(lc fx.Lifecycle, cfg config.Config, d *dataDir, index *caches, log *slog.Logger, reg prometheus.Registerer, failed failures) {
 	k := &index.kept
 	k.file, k.log = d.file(keptFile), log.With("component", "index")
 	if !cfg.Index.Dump || cfg.Index.Kind != config.IndexExact {
-		lc.Append(fx.StartHook(func() error { return durable.Remove(k.file) })) // it would be old when it is wanted again
+		lc.Append(fx.StartHook(func() error { return k.discard(&cfg.Index) }))
 		return
 	}
 	k.metrics = newKeepMetrics(reg)

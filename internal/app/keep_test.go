@@ -301,11 +301,14 @@ func TestWhatWasKeptAndWhatAPeerKnows(t *testing.T) {
 	}
 }
 
-// Switched off, nothing is kept, not even what was.
+// Switched off, nothing is kept, not even what was, and the log says so.
 func TestWithoutADumpNothingIsKept(t *testing.T) {
 	_, cfg, _ := filled(t, false)
 	cfg.Index.Dump = false
-	a, _ := startLogged(t, cfg)
+	a, log := startLogged(t, cfg)
+	if log.Count("the index on disk is removed: this run does not keep one") != 1 {
+		t.Errorf("the log does not say once that it is removed\n%s", log)
+	}
 	if got := known(t, a)["w1"]; len(got["device"]) > 0 {
 		t.Errorf("%d blocks are known", len(got["device"]))
 	}
@@ -313,6 +316,10 @@ func TestWithoutADumpNothingIsKept(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(cfg.DataDir, "index")); !os.IsNotExist(err) {
 		t.Errorf("the file: %v", err)
 	}
+	if a, log = startLogged(t, cfg); log.Count("removed") != 0 {
+		t.Errorf("what is not there is said to be removed\n%s", log)
+	}
+	stop(t, a)
 }
 
 // A file that cannot be written costs a line in the log.

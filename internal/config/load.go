@@ -32,6 +32,10 @@ const EnvPrefix = "ROUTERD_"
 // keys.
 var clientEnv = []string{"ROUTERD_ADMIN_URL", "ROUTERD_ADMIN_TOKEN"}
 
+// serviceEnv are the names with the prefix that Kubernetes gives every container of a namespace in which there is a
+// service named routerd: https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables.
+var serviceEnv = regexp.MustCompile(`^ROUTERD_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
+
 // FileFlag is the name of the flag that names the file, where Input.Flags has
 // one.
 const FileFlag = "config"
@@ -103,7 +107,7 @@ func (l *loader) env(environ []string) {
 	mine := make([]string, 0, len(environ))
 	for _, e := range environ {
 		name, _, _ := strings.Cut(e, "=")
-		if !strings.HasPrefix(name, EnvPrefix) || slices.Contains(clientEnv, name) {
+		if !strings.HasPrefix(name, EnvPrefix) || slices.Contains(clientEnv, name) || serviceEnv.MatchString(name) {
 			continue
 		}
 		if _, ok := known[name]; !ok {

@@ -75,6 +75,15 @@ func TestF1_EveryUnknownKeyIsNamedWithTheNearestKnownOne(t *testing.T) {
 	refused(t, "", []string{"ROUTERD_QUEUE=x"}, "ROUTERD_QUEUE: queue: the file alone can give it")
 }
 
+func TestVariablesThatKubernetesMakesOfAServiceAreNoKeys(t *testing.T) {
+	mustLoad(t, "", []string{
+		"ROUTERD_SERVICE_HOST=10.0.0.1", "ROUTERD_SERVICE_PORT=8080", "ROUTERD_SERVICE_PORT_HTTP=8080", "ROUTERD_PORT=tcp://10.0.0.1:8080",
+		"ROUTERD_PORT_8080_TCP=tcp://10.0.0.1:8080", "ROUTERD_PORT_8080_TCP_PROTO=tcp", "ROUTERD_PORT_8080_TCP_PORT=8080", "ROUTERD_PORT_8080_TCP_ADDR=10.0.0.1",
+	})
+	refused(t, "", []string{"ROUTERD_PORTS=1"}, "ROUTERD_PORTS: unknown key")
+	refused(t, "", []string{"ROUTERD_SERVICE_HOSTS=1"}, "ROUTERD_SERVICE_HOSTS: unknown key")
+}
+
 func TestUnknownKeysInsideListsAndMapsAreNamed(t *testing.T) {
 	refused(t, "workers:\n  static:\n  - {name: w1, url: 'http://127.0.0.1:1', modle: m}\nmodels:\n  a.b/c: {blok_size: 16}\n", nil,
 		"workers.static[0].modle: unknown key; the nearest known one is workers.static[0].model",
