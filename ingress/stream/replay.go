@@ -112,7 +112,7 @@ func (s *Stream) collect(seq uint64, payload []byte, now time.Time) {
 	s.refeedBytes += len(payload)
 	s.next++
 	s.tries = 0
-	if s.refeedBytes > s.cfg.MaxBytes {
+	if len(s.refeed) > s.cfg.MaxMessages || s.refeedBytes > s.cfg.MaxBytes {
 		s.fail(TooLarge, now)
 	}
 }

@@ -213,3 +213,35 @@ func TestAWholeReplayIsTakenWhileNobodyReads(t *testing.T) {
 		t.Errorf("asked %d times, from %v on", len(got), got)
 	}
 }
+
+// tardy is a sink that takes long for each message.
+type tardy struct {
+	*sink
+	takes time.Duration
+}
+
+func (s tardy) Apply(w fleet.Worker, events []kvcache.Event) kvcache.Applied {
+	<-time.After(s.takes)
+	return s.sink.Apply(w, events)
+}
+
+// The time that a replay may take begins when it is asked for, not when what waited before it was received.
+func TestASlowIndexDoesNotShortenAReplay(t *testing.T) {
+	p, cfg, s := newPublisher(t, true), quick(), newSink()
+	cfg.ReplayTimeout = 100 * time.Millisecond
+	in := start(t, cfg)
+	must(t, in.Register(zmq.Source{Worker: w1, Name: "w1", Endpoint: p.endpoint, Replay: p.replay, Sink: tardy{s, 60 * time.Millisecond}}))
+	p.joined()
+	testkit.Until(t, "the first replay has ended", func() bool { return status(t, in).State == stream.Live })
+	for seq := range uint64(5) { // the last ones wait while the first is applied
+		p.send(seq, payload(store(-1, uint32(seq)+1)))
+	}
+	p.keep(5, payload(store(-1, 6)))
+	p.send(6, payload(store(-1, 7)))
+	testkit.Until(t, "all is there", func() bool { st := status(t, in); return st.LastSeq == 6 && st.Trusted })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if slices.Contains(s.states, stream.Degraded.String()) {
+		t.Errorf("the replay failed: %v", s.states)
+	}
+}

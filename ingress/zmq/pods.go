@@ -19,8 +19,8 @@ func (s *subscription) serveLive() (more bool) {
 	for t := newTurn(); t.goesOn(); {
 		received := s.owner.receiver.receive(s.sub)
 		s.serveMonitor()
-		now := time.Now()
 		for _, frames := range received {
+			now := time.Now() // the one before may have taken long
 			if l := s.recipient(frames, now); l != nil {
 				s.reassure(l, now)
 				l.heard = s.link.shakes

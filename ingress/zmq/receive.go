@@ -79,8 +79,8 @@ const (
 type receiver struct {
 	batch  C.batch
 	buf    []byte // what the frames are copied to
-	frames [][]byte
-	some   [][][]byte
+	frames [perReceive * C.FRAMES][]byte
+	some   [perReceive][][]byte
 }
 
 // receive takes some of the messages that have come to a socket, none when none is there. They are valid until the next
@@ -91,17 +91,18 @@ func (r *receiver) receive(s *zmq4.Socket) [][][]byte {
 	runtime.KeepAlive(s)
 	buf := r.room(int(b.bytes))
 	C.hand(b, (*C.char)(unsafe.Pointer(unsafe.SliceData(buf))))
-	clear(r.frames)
-	r.frames, r.some = r.frames[:0], r.some[:0]
+	clear(r.frames[:])
+	n := 0
 	for m := range b.messages {
-		first := len(r.frames)
+		first := n
 		for _, size := range b.sizes[m][:b.counts[m]] {
-			r.frames = append(r.frames, buf[:size:size])
+			r.frames[n] = buf[:size:size]
 			buf = buf[size:]
+			n++
 		}
-		r.some = append(r.some, r.frames[first:len(r.frames):len(r.frames)])
+		r.some[m] = r.frames[first:n:n]
 	}
-	return r.some
+	return r.some[:b.messages]
 }
 
 // room returns memory for the frames, which is kept unless it is much.

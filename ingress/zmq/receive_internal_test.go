@@ -3,6 +3,7 @@ package zmq
 import (
 	"bytes"
 	"fmt"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -98,14 +99,44 @@ func TestAReceivedFrameCannotGrowIntoTheNext(t *testing.T) {
 	from, to := pair(t)
 	var r receiver
 	send(t, from, []byte("abc"), []byte("def"))
-	frames := r.receive(to)[0]
-	_ = append(frames[0], "xyz"...)
-	if string(frames[1]) != "def" {
-		t.Errorf("the second frame is %q", frames[1])
+	send(t, from, []byte("ghi"))
+	some := r.receive(to)
+	_ = append(some[0][0], "xyz"...)
+	if string(some[0][1]) != "def" {
+		t.Errorf("the second frame is %q", some[0][1])
 	}
-	if frames = append(frames, nil); len(frames) != 3 {
-		t.Error("no frame was added")
+	_ = append(some[0], nil)
+	if string(some[1][0]) != "ghi" {
+		t.Errorf("the second message is %q", some[1])
 	}
+}
+
+func TestWhatWasReceivedIsLetGoWithTheNext(t *testing.T) {
+	from, to := pair(t)
+	r := new(receiver)
+	heap := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	for i := range perReceive {
+		send(t, from, framed(i, 3, 10)...)
+	}
+	send(t, from, framed(1, 5, 10)...)
+	r.receive(to)
+	before := heap()
+	for i := range 3 {
+		send(t, from, framed(i, 3, 10)...)
+	}
+	send(t, from, framed(3, 1, 64<<20)...)
+	r.receive(to)
+	send(t, from, framed(4, 3, 10)...)
+	r.receive(to)
+	if left := heap() - before; left > 4<<20 {
+		t.Errorf("%d MiB are left", left>>20)
+	}
+	runtime.KeepAlive(r)
 }
 
 func TestFramesBeyondTheFifthAreLeftOut(t *testing.T) {
