@@ -25,3 +25,14 @@ func TestScriptsAreReplayed(t *testing.T) {
 		{"do":"removed","worker":1,"hashes":[10]}
 		{"do":"find","worker":0,"tokens":[1,2,3,4,5]}`)
 }
+
+// Content that could not be indexed on a tier and is announced there, being known on another, is known there.
+func TestABlockThatIsAnnouncedIsOpaqueNoMore(t *testing.T) {
+	indextest.Replay(t, newIndex, `
+		{"do":"stored","worker":1,"tier":1,"hashes":[1],"tokens":[0,1],"block_size":2}
+		{"do":"stored","worker":1,"hashes":[1],"tokens":[0,1],"block_size":2,"opaque":0}
+		{"do":"stored","worker":1,"hashes":[1]}
+		{"do":"removed","worker":1,"hashes":[1]}
+		{"do":"removed","worker":1,"hashes":[1]}
+	`)
+}

@@ -281,6 +281,7 @@ func (r *residency) announce(e kvcache.Event, res *kvcache.Applied) {
 	for _, h := range e.Hashes {
 		if p, ok := r.find(e.Tier, h); ok {
 			r.tiers[e.Tier][h] = p
+			delete(r.opaque[e.Tier], h)
 			res.Stored++
 		} else {
 			res.Drops[r.unknown(kvcache.DropUnknownPlaceholder)]++
