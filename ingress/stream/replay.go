@@ -2,6 +2,7 @@ package stream
 
 import (
 	"time"
+	"unsafe"
 
 	"github.com/routerd/routerd/internal/backoff"
 )
@@ -109,10 +110,10 @@ func (s *Stream) collect(seq uint64, payload []byte, now time.Time) {
 		return
 	}
 	s.refeed = append(s.refeed, *copied(seq, payload))
-	s.refeedBytes += len(payload)
+	s.refeedBytes += len(payload) + int(unsafe.Sizeof(message{})) // a hostile engine answers with nothing, without end
 	s.next++
 	s.tries = 0
-	if len(s.refeed) > s.cfg.MaxMessages || s.refeedBytes > s.cfg.MaxBytes {
+	if s.refeedBytes > s.cfg.MaxBytes {
 		s.fail(TooLarge, now)
 	}
 }

@@ -17,7 +17,8 @@ type Config struct {
 	// FromOne tells that the publisher numbers its messages from 1, not from 0, so that one that begins with 1 lost
 	// nothing.
 	FromOne bool
-	// MaxMessages and MaxBytes bound what is kept while an answer is awaited.
+	// MaxMessages and MaxBytes bound the live messages that are kept while an answer is awaited, and MaxBytes what a
+	// repair gathers, with some bytes for each message.
 	MaxMessages, MaxBytes int
 }
 

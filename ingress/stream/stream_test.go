@@ -270,6 +270,13 @@ func TestWhatWaitsIsBounded(t *testing.T) {
 	if st.Counts.Replays[stream.TooLarge] != 1 || st.State != stream.Degraded {
 		t.Errorf("status %+v", st)
 	}
+	script = "up end 0 200 +2s +1s"
+	for i := range 150 {
+		script += fmt.Sprintf(" a:%d:", i+1)
+	}
+	if _, st = play(t, true, script); st.Counts.Replays[stream.TooLarge] != 1 {
+		t.Errorf("nothing, without end: status %+v", st)
+	}
 }
 
 func TestOnlyTheLastDigestsAreKept(t *testing.T) {
