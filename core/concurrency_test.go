@@ -89,7 +89,7 @@ func TestQ1_OneHotPrefixDoesNotPileUp(t *testing.T) {
 			w.cache.store(fleet.Worker{ID: fleet.IDFromName("w1")}, prefix, 16)
 			start := make(chan struct{})
 			var wg sync.WaitGroup
-			var turn sync.Mutex // of a prefill that ends: between its two steps others would count it, and the sum does not
+			var turn sync.Mutex // so that nobody books between a booking and the end of its prefill, which the sum below does not have
 			for i := range 400 {
 				wg.Go(func() {
 					<-start

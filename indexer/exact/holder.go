@@ -230,8 +230,8 @@ func (x *Index) eachNode(h *holder, t kvcache.Tier, do func(id uint32)) {
 			x.trie.Unlock()
 			x.trie.Lock()
 		}
-		if i%ahead == 0 {
-			h.touched += uint32(x.trie.Touch(ids[i:min(i+ahead, len(ids))]))
+		if i%nodesAhead == 0 {
+			h.touched += uint32(x.trie.Touch(ids[i:min(i+nodesAhead, len(ids))]))
 		}
 		do(id)
 	}

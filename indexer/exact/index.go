@@ -31,8 +31,8 @@ const sparse = 4
 // slice is how many nodes are gone through before others are let in.
 const slice = 64
 
-// ahead is of how many nodes that are gone through the memory is read at once.
-const ahead = 16
+// nodesAhead is of how many nodes that are gone through the memory is read at once.
+const nodesAhead = 16
 
 // Index is an indexer.Indexer for engines that report what they store. Make one with New.
 type Index struct {

@@ -216,9 +216,7 @@ func (x *Index) announce(h *holder, ev *kvcache.Event, res *kvcache.Applied) {
 			continue
 		}
 		x.move(h, ev.Tier, e, at)
-		if h.opaque.size() > 0 {
-			h.opaque.clear(ev.Tier, e)
-		}
+		h.opaque.clear(ev.Tier, e)
 		res.Stored++
 	}
 	x.flush(h, ev.Tier)

@@ -14,21 +14,15 @@ func TestAMessageOfVeryManyFramesLeavesNothing(t *testing.T) {
 	in := start(t, quick())
 	listen(t, in, p, s)
 	frames := make([][]byte, 20_000)
-	heap := func() int64 {
-		var m runtime.MemStats
-		runtime.GC()
-		runtime.ReadMemStats(&m)
-		return int64(m.HeapAlloc)
-	}
 	const messages = 16
-	before := heap()
+	before := testkit.Heap()
 	for range messages {
 		p.frames(frames...)
 	}
 	testkit.Until(t, "all are dropped", func() bool {
 		return status(t, in).Dropped[kvcache.DropCorruptMessage.String()] == messages
 	})
-	if left := heap() - before; left > 1<<20 {
+	if left := testkit.Heap() - before; left > 1<<20 {
 		t.Errorf("%d bytes are left", left)
 	}
 	runtime.KeepAlive(frames)

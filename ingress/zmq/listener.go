@@ -99,7 +99,7 @@ func (l *listener) serveReplay(s *zmq4.Socket) (more bool) {
 		if len(received) == 0 {
 			return false
 		}
-		t.left -= len(received) - 1
+		t.left -= len(received)
 	}
 	return true
 }

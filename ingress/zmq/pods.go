@@ -30,7 +30,7 @@ func (s *subscription) serveLive() (more bool) {
 		if len(received) == 0 {
 			return false
 		}
-		t.left -= len(received) - 1
+		t.left -= len(received)
 	}
 	return true
 }

@@ -30,8 +30,10 @@ static void take(void *socket, uint64_t most, batch *b) {
 			int size = zmq_msg_recv(frame, socket, ZMQ_DONTWAIT);
 			if (size < 0) {
 				zmq_msg_close(frame);
-				while (n > 0)
-					b->bytes -= b->sizes[m][--n], zmq_msg_close(&b->frames[m][n]);
+				while (n-- > 0) {
+					b->bytes -= b->sizes[m][n];
+					zmq_msg_close(&b->frames[m][n]);
+				}
 				return;
 			}
 			more = zmq_msg_more(frame);

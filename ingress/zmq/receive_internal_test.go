@@ -114,18 +114,12 @@ func TestAReceivedFrameCannotGrowIntoTheNext(t *testing.T) {
 func TestWhatWasReceivedIsLetGoWithTheNext(t *testing.T) {
 	from, to := pair(t)
 	r := new(receiver)
-	heap := func() int64 {
-		var m runtime.MemStats
-		runtime.GC()
-		runtime.ReadMemStats(&m)
-		return int64(m.HeapAlloc)
-	}
 	for i := range perReceive {
 		send(t, from, framed(i, 3, 10)...)
 	}
 	send(t, from, framed(1, 5, 10)...)
 	r.receive(to)
-	before := heap()
+	before := testkit.Heap()
 	for i := range 3 {
 		send(t, from, framed(i, 3, 10)...)
 	}
@@ -133,7 +127,7 @@ func TestWhatWasReceivedIsLetGoWithTheNext(t *testing.T) {
 	r.receive(to)
 	send(t, from, framed(4, 3, 10)...)
 	r.receive(to)
-	if left := heap() - before; left > 4<<20 {
+	if left := testkit.Heap() - before; left > 4<<20 {
 		t.Errorf("%d MiB are left", left>>20)
 	}
 	runtime.KeepAlive(r)

@@ -22,8 +22,7 @@ type turn struct {
 func newTurn() *turn { return &turn{perTurn, time.Now().Add(turnTime)} }
 
 func (t *turn) goesOn() bool {
-	t.left--
-	return t.left >= 0 && time.Now().Before(t.end)
+	return t.left > 0 && time.Now().Before(t.end)
 }
 
 // deadline returns when tick has something to do, or the zero time.

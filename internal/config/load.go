@@ -107,10 +107,13 @@ func (l *loader) env(environ []string) {
 	mine := make([]string, 0, len(environ))
 	for _, e := range environ {
 		name, _, _ := strings.Cut(e, "=")
-		if !strings.HasPrefix(name, EnvPrefix) || slices.Contains(clientEnv, name) || serviceEnv.MatchString(name) {
+		if !strings.HasPrefix(name, EnvPrefix) || slices.Contains(clientEnv, name) {
 			continue
 		}
 		if _, ok := known[name]; !ok {
+			if serviceEnv.MatchString(name) {
+				continue
+			}
 			if key := l.ofFile(name); key != "" {
 				l.problems = append(l.problems, Problem{Source: name, Key: key, Reason: "the file alone can give it"})
 				continue

@@ -19,7 +19,7 @@ func Reference() string {
 	var b strings.Builder
 	b.WriteString("# Configuration\n\nGenerated from `internal/config`; change it there.\n\n" +
 		"Order: defaults, the file, environment, flags; the later wins. A key `a.b` is `ROUTERD_A__B` in the environment and `--a.b` as a flag. " +
-		"Lists and mappings, and the keys below their [] or NAME, are set in the file only: they have no variable and no flag. Reload: `live` keys are in force when a reload has answered, a change of a `restart` key refuses the reload as a whole.\n\n" +
+		"Lists and mappings, and the keys below their [] or NAME, are set in the file only: they have no variable and no flag. Variables that Kubernetes makes of a service named routerd (`ROUTERD_SERVICE_HOST`, `ROUTERD_PORT_…`) are no keys. Reload: `live` keys are in force when a reload has answered, a change of a `restart` key refuses the reload as a whole.\n\n" +
 		"| key | type | default | allowed | reload | meaning |\n|---|---|---|---|---|---|\n")
 	reference(&b, nil, schema(), reflect.ValueOf(DefaultConfig()), "")
 	return b.String()
